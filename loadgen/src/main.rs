@@ -1,0 +1,3 @@
+//! loadgen
+
+fn main() {}
