@@ -1,1 +1,11 @@
-//! render
+//! The estate as data and functions: load, validate, render, compile, decide membership.
+//!
+//! Pure but for reading the tree: nothing here asks for the time, opens a socket or spawns.
+//! Read in this order: [`tree`] (the files), [`yaml`] (positions kept), [`estate`] (the authored
+//! objects and their rules), [`policy`] (catalogue and palette), [`artefact`] (bytes and their two
+//! identities), [`compile`] (what `render` writes), [`snapshot`] (what a gateway serves).
+
+pub mod estate;
+pub mod problem;
+pub mod tree;
+pub mod yaml;
