@@ -1,1 +1,10 @@
-//! gateway
+//! The shell around `proto` and `render`: sockets, time, git, threads.
+//!
+//! Read in this order: [`cli`] (flags), [`config`] (what they resolve to), [`source`] (where a
+//! head comes from), [`tokens`] and [`tls`] (who may connect), [`admin`] (what an operator sees),
+//! [`metrics`] (every name), [`clock`] (the only place that asks for time), [`shutdown`].
+
+pub mod clock;
+pub mod config;
+pub mod metrics;
+pub mod tokens;

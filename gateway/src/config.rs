@@ -1,0 +1,163 @@
+//! What the flags resolve to: checked once, then only read.
+
+use std::net::SocketAddr;
+use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Everything `gateway serve` needs (serving.md decisions 1, 9, 10, 14, 15, 16).
+#[derive(Clone, Debug)]
+pub struct ServeConfig {
+    /// Where collectors connect, both transports; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Where the head comes from.
+    pub source: SourceConfig,
+    /// Limits and rates of links.
+    pub links: LinkConfig,
+    /// How the process ends.
+    pub drain: DrainConfig,
+    /// TLS for collectors; `None` is plain text.
+    pub tls: Option<TlsConfig>,
+    /// Bearer tokens for collectors; `None` lets everybody in that TLS lets in.
+    pub token_file: Option<PathBuf>,
+    /// Several replicas on one port (`SO_REUSEPORT`).
+    pub reuse_port: bool,
+    /// `L` of the answer header `Tidegate-Instance: L/version/incarnation`; `None` sends none.
+    pub instance_label: Option<String>,
+    /// The operator's listener.
+    pub admin: AdminConfig,
+    /// Worker threads; `None` is one per core.
+    pub workers: Option<NonZeroUsize>,
+}
+
+/// Where the served tree is read, and how often.
+#[derive(Clone, Debug)]
+pub struct SourceConfig {
+    /// The one place.
+    pub place: Place,
+    /// Time between two looks at it; never zero.
+    pub interval: Duration,
+    /// Longest that one fetch may take before it is killed.
+    pub timeout: Duration,
+}
+
+/// The one place a head comes from (serving.md decision 16).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A directory that holds an estate.
+    Estate {
+        /// Its root.
+        dir: PathBuf,
+    },
+    /// A git remote.
+    Repo {
+        /// https, ssh or file URL, `host:path`, or an absolute path; never begins with `-`.
+        url: String,
+        /// Branch, tag or full ref; `None` is the remote's HEAD.
+        reference: Option<String>,
+        /// Folder of the estate inside the repository; empty is its root.
+        path: String,
+        /// Where the bare clone is kept; `None` is a temporary directory removed on exit.
+        cache: Option<PathBuf>,
+    },
+    /// A file that `render snapshot` wrote.
+    Snapshot {
+        /// The file.
+        file: PathBuf,
+        /// Ed25519 public key that must have signed it.
+        key: Option<PathBuf>,
+    },
+}
+
+impl Place {
+    /// `estate`, `repo` or `snapshot`: the `source` label of metrics.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Estate { .. } => "estate",
+            Self::Repo { .. } => "repo",
+            Self::Snapshot { .. } => "snapshot",
+        }
+    }
+}
+
+/// Limits and rates of links (serving.md decisions 9 and 10). Every one has a row in
+/// `docs/limits.md`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LinkConfig {
+    /// Offers per second that a head change may send.
+    pub push_rate: NonZeroU32,
+    /// New links per second.
+    pub admission_rate: NonZeroU32,
+    /// New links at once before the rate bites.
+    pub admission_burst: NonZeroU32,
+    /// Live links, WebSocket and HTTP sessions together.
+    pub max_links: NonZeroUsize,
+    /// Largest message, also after inflation, in bytes.
+    pub max_message_bytes: usize,
+    /// Bytes of all messages that are being received, in the whole process.
+    pub max_bytes_in_flight: usize,
+    /// From accept to the end of the upgrade, TLS included.
+    pub handshake_deadline: Duration,
+}
+
+/// How the process ends (serving.md decision 14).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DrainConfig {
+    /// Accepting goes on for this long after `/readyz` began to fail.
+    pub delay: Duration,
+    /// Links are closed evenly over this long.
+    pub over: Duration,
+}
+
+/// Paths of the PEM files, read again when they change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsConfig {
+    /// Certificate chain, leaf first.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// Who signs client certificates; `None` asks for none.
+    pub client_ca: Option<PathBuf>,
+}
+
+/// The operator's listener (serving.md decision 15).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminConfig {
+    /// Its address; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// Holds the token that everything but health and readiness asks for; `None` only on loopback.
+    pub token_file: Option<PathBuf>,
+    /// `Host` values accepted beside loopback names and the listen address, without a port.
+    pub hosts: Vec<String>,
+}
+
+impl Default for LinkConfig {
+    /// The defaults of the flags, for tests and benches.
+    fn default() -> Self {
+        Self {
+            push_rate: PUSH_RATE,
+            admission_rate: ADMISSION_RATE,
+            admission_burst: ADMISSION_BURST,
+            max_links: MAX_LINKS,
+            max_message_bytes: MAX_MESSAGE_BYTES,
+            max_bytes_in_flight: MAX_BYTES_IN_FLIGHT,
+            handshake_deadline: HANDSHAKE_DEADLINE,
+        }
+    }
+}
+
+/// serving.md decision 9.
+pub const PUSH_RATE: NonZeroU32 = NonZeroU32::new(20_000).unwrap();
+/// serving.md decision 10.
+pub const ADMISSION_RATE: NonZeroU32 = NonZeroU32::new(5_000).unwrap();
+/// serving.md decision 10.
+pub const ADMISSION_BURST: NonZeroU32 = NonZeroU32::new(20_000).unwrap();
+/// Beyond what one machine's descriptors usually allow, so that the flag is a choice and not a
+/// surprise.
+pub const MAX_LINKS: NonZeroUsize = NonZeroUsize::new(1_000_000).unwrap();
+/// What the OpAMP specification recommends (W4, H4).
+pub const MAX_MESSAGE_BYTES: usize = 64 << 20;
+/// Four messages of the largest size at once, or a quarter of a million full reports of 1 KiB.
+pub const MAX_BYTES_IN_FLIGHT: usize = 256 << 20;
+/// serving.md decision 10.
+pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);

@@ -1,0 +1,135 @@
+//! The table of metrics: `docs/metrics.md` is generated from it (spec/observability.md).
+
+/// What Prometheus calls the type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Only grows.
+    Counter,
+    /// Goes both ways.
+    Gauge,
+    /// Cumulative buckets, `_sum` and `_count`.
+    Histogram,
+}
+
+impl Kind {
+    /// As in a `# TYPE` line.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Counter => "counter",
+            Self::Gauge => "gauge",
+            Self::Histogram => "histogram",
+        }
+    }
+}
+
+/// Whether `sum()` over replicas means anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Replicas {
+    /// Each replica counts its own: add them.
+    Add,
+    /// Each replica tells the same truth, or a truth about itself: do not add them.
+    Each,
+}
+
+/// One metric.
+#[derive(Debug)]
+pub struct Definition {
+    /// With prefix and unit.
+    pub name: &'static str,
+    /// Its type.
+    pub kind: Kind,
+    /// Label names in the order that handles take their values.
+    pub labels: &'static [&'static str],
+    /// Whether it adds over replicas.
+    pub replicas: Replicas,
+    /// One sentence; also the `# HELP` line.
+    pub help: &'static str,
+}
+
+macro_rules! definitions {
+    ($($id:ident: $kind:ident $name:literal [$($label:literal),*] $replicas:ident $help:literal;)+) => {
+        $(
+            #[doc = concat!("`", $name, "`: ", $help)]
+            pub const $id: &Definition = &Definition {
+                name: $name,
+                kind: Kind::$kind,
+                labels: &[$($label),*],
+                replicas: Replicas::$replicas,
+                help: $help,
+            };
+        )+
+        /// Every metric, in the order of the documentation.
+        pub const ALL: &[&Definition] = &[$($id),+];
+    };
+}
+
+definitions! {
+    BUILD_INFO: Gauge "tidegate_build_info" ["version", "commit"] Each
+        "Always 1; says which build this is.";
+    HEAD_INFO: Gauge "tidegate_head_info" ["commit", "source"] Each
+        "Always 1; the head in force (first 12 digits of its commit) and where it comes from.";
+    HEAD_COMMIT_TIMESTAMP: Gauge "tidegate_head_commit_timestamp_seconds" [] Each
+        "When the head in force was committed; absent where the source does not say.";
+    HEAD_LAST_SUCCESS_TIMESTAMP: Gauge "tidegate_head_last_success_timestamp_seconds" [] Each
+        "When the source was last read without a fault, changed or not.";
+    HEAD_REFUSED: Counter "tidegate_head_refused_total" ["reason"] Add
+        "Loads that failed and left the old head in force.";
+    HEAD_SWAPS: Counter "tidegate_head_swaps_total" [] Add
+        "Heads put in force.";
+    HEAD_OLDER: Counter "tidegate_head_older_total" [] Add
+        "Snapshots put in force that are older than the one before.";
+    CONNECTIONS: Gauge "tidegate_connections" ["transport"] Add
+        "Live links: open WebSockets, and HTTP sessions that polled within 90 s.";
+    CONNECTS: Counter "tidegate_connects_total" ["transport"] Add
+        "Links begun.";
+    DISCONNECTS: Counter "tidegate_disconnects_total" ["transport", "reason"] Add
+        "Links ended.";
+    ADMISSION_REJECTED: Counter "tidegate_admission_rejected_total" ["reason"] Add
+        "Requests turned away before a link began.";
+    MESSAGES_RECEIVED: Counter "tidegate_messages_received_total" ["transport"] Add
+        "AgentToServer messages received, bad ones included.";
+    MESSAGES_RECEIVED_BYTES: Counter "tidegate_messages_received_bytes_total" ["transport"] Add
+        "Their bytes, after inflation and without framing.";
+    MESSAGES_SENT: Counter "tidegate_messages_sent_total" ["transport"] Add
+        "ServerToAgent messages sent.";
+    MESSAGES_SENT_BYTES: Counter "tidegate_messages_sent_bytes_total" ["transport"] Add
+        "Their bytes, before compression and without framing.";
+    BAD_MESSAGES: Counter "tidegate_bad_messages_total" ["reason"] Add
+        "Messages answered with BAD_REQUEST or an HTTP 4xx.";
+    CONNECT_TO_OFFER: Histogram "tidegate_connect_to_offer_seconds" [] Add
+        "From accepting a link to handing its first offer to the socket.";
+    MESSAGE_HANDLE: Histogram "tidegate_message_handle_seconds" [] Add
+        "From a complete message to its encoded answer.";
+    OFFERS: Counter "tidegate_offers_total" ["tier", "rollout", "arm"] Add
+        "Offers made; arm is to, from, none (no Rollout runs) or unmatched.";
+    FULL_STATE_REQUESTS: Counter "tidegate_full_state_requests_total" ["reason"] Add
+        "Times an agent was asked to report its full state.";
+    PUSH_PENDING: Gauge "tidegate_push_pending" [] Add
+        "Sessions that a head change has yet to decide again.";
+    PUSH_SECONDS: Histogram "tidegate_push_seconds" [] Add
+        "From a head change to its last push.";
+    COLLECTORS: Gauge "tidegate_collectors" ["tier", "arm", "status"] Add
+        "Collectors connected, by where they led and what they last reported; only cells that are not zero.";
+    UNMATCHED_COLLECTORS: Gauge "tidegate_unmatched_collectors" [] Add
+        "Collectors connected that no selector matches.";
+    DUPLICATE_IDENTITIES: Gauge "tidegate_duplicate_identities" [] Each
+        "Instance uids seen on two living links within the last hour.";
+    ROLLOUT_INFO: Gauge "tidegate_rollout_info" ["rollout", "tier", "from", "to"] Each
+        "Always 1; the Rollouts of the head in force.";
+    ROLLOUT_STAGE: Gauge "tidegate_rollout_stage" ["rollout"] Each
+        "Its stage, from 0.";
+    ROLLOUT_STAGES: Gauge "tidegate_rollout_stages" ["rollout"] Each
+        "How many stages it declares.";
+    ROLLOUT_SOAK_REQUIRED: Gauge "tidegate_rollout_soak_required_seconds" ["rollout"] Each
+        "How long its present stage must soak.";
+    SOURCE_FETCH: Histogram "tidegate_source_fetch_seconds" ["outcome"] Add
+        "One look at the source, up to the swap.";
+    AUTH_FAILURES: Counter "tidegate_auth_failures_total" ["listener", "reason"] Add
+        "Requests answered with 401 or 403.";
+    RELOADS: Counter "tidegate_reloads_total" ["what", "outcome"] Add
+        "Times that changed certificate or token files were read again; failed keeps the old ones.";
+    CERTIFICATE_EXPIRY: Gauge "tidegate_certificate_expiry_timestamp_seconds" [] Each
+        "When the served certificate ends; absent without TLS.";
+    LOG_LINES_DROPPED: Counter "tidegate_log_lines_dropped_total" [] Add
+        "Log lines caused by peers that sampling left out.";
+}
