@@ -5,6 +5,7 @@
 //! objects and their rules), [`policy`] (catalogue and palette), [`artefact`] (bytes and their two
 //! identities), [`compile`] (what `render` writes), [`snapshot`] (what a gateway serves).
 
+pub mod args;
 pub mod estate;
 pub mod problem;
 pub mod tree;
