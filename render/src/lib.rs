@@ -7,6 +7,7 @@
 
 pub mod args;
 pub mod estate;
+pub mod finding;
 pub mod problem;
 pub mod tree;
 pub mod yaml;

@@ -6,6 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::finding::Finding;
 use crate::yaml::{Node, Pos};
 
 /// A value and where its author wrote it.
@@ -444,6 +445,17 @@ pub struct Topology {
     pub services: BTreeMap<Name, Service>,
     /// By id.
     pub rollouts: BTreeMap<Name, Rollout>,
+}
+
+/// Shared Components and Blueprints, with what is to be said about their references.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Blueprints {
+    /// Shared Components by id.
+    pub components: BTreeMap<Name, Component>,
+    /// By id.
+    pub blueprints: BTreeMap<Name, Blueprint>,
+    /// `reference` findings: by Blueprint id, then lane, then entry.
+    pub findings: Vec<Finding>,
 }
 
 /// Everything that `render` reads, apart from catalogue and policy.

@@ -1,5 +1,11 @@
 //! YAML with its positions: a tree of nodes that remembers how each scalar was written.
 
+mod parse;
+
+pub use parse::{
+    MAX_DEPTH, MAX_EXPANDED_BYTES, MAX_EXPANDED_NODES, YamlError, YamlErrorKind, parse,
+};
+
 /// A place in a file, both counted from 1; columns count characters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Pos {
@@ -56,4 +62,39 @@ pub enum Value {
     Sequence(Vec<Node>),
     /// In authored order; keys may be any scalar (a complex key is refused while parsing).
     Mapping(Vec<(Node, Node)>),
+}
+
+impl Node {
+    /// The scalar, if it is one.
+    pub fn as_scalar(&self) -> Option<&Scalar> {
+        match &self.value {
+            Value::Scalar(scalar) => Some(scalar),
+            Value::Sequence(_) | Value::Mapping(_) => None,
+        }
+    }
+
+    /// Whether it is null in the YAML 1.2 core schema: plain `~`, `null`, `Null`, `NULL` or
+    /// nothing at all, or anything tagged `!!null`.
+    pub fn is_null(&self) -> bool {
+        self.as_scalar().is_some_and(Scalar::is_null)
+    }
+
+    /// The value at `key`, if this is a mapping that has it.
+    pub fn get(&self, key: &str) -> Option<&Self> {
+        let Value::Mapping(entries) = &self.value else { return None };
+        entries.iter().find(|(k, _)| k.as_scalar().is_some_and(|k| k.text == key)).map(|(_, v)| v)
+    }
+}
+
+impl Scalar {
+    /// See [`Node::is_null`].
+    pub fn is_null(&self) -> bool {
+        match self.tag.as_deref() {
+            None => {
+                self.style == Style::Plain
+                    && matches!(self.text.as_str(), "" | "~" | "null" | "Null" | "NULL")
+            }
+            Some(tag) => tag == "!!null",
+        }
+    }
 }
