@@ -6,8 +6,13 @@
 //! identities), [`compile`] (what `render` writes), [`snapshot`] (what a gateway serves).
 
 pub mod args;
+pub mod artefact;
+pub mod attrs;
 pub mod estate;
 pub mod finding;
 pub mod problem;
+pub mod rollout;
+pub mod select;
+pub mod snapshot;
 pub mod tree;
 pub mod yaml;

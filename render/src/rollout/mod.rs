@@ -1,0 +1,3 @@
+//! Rollouts as they are judged: who is in a Cohort.
+
+pub mod cohort;
