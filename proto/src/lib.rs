@@ -3,10 +3,15 @@
 //!
 //! * [`frame`]: the header in front of a message on a WebSocket
 //! * [`peek`]: what the gateway reads of an `AgentToServer`, borrowed, without allocation
+//! * [`opamp`]: the schema's messages as types, for everything that is not hot
 //! * [`ids`], [`capabilities`]: identities, bits and flags
 
 pub mod capabilities;
 pub mod frame;
 pub mod ids;
+#[rustfmt::skip]
+#[allow(missing_docs, clippy::all, clippy::use_self, reason = "generated from proto/opamp.proto")]
+#[path = "gen/opamp.proto.v1.rs"]
+pub mod opamp;
 pub mod peek;
 mod wire;
