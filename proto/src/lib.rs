@@ -3,6 +3,7 @@
 //!
 //! * [`frame`]: the header in front of a message on a WebSocket
 //! * [`peek`]: what the gateway reads of an `AgentToServer`, borrowed, without allocation
+//! * [`ws`]: RFC 6455 framing for the server's side
 //! * [`opamp`]: the schema's messages as types, for everything that is not hot
 //! * [`ids`], [`capabilities`]: identities, bits and flags
 
@@ -15,3 +16,4 @@ pub mod ids;
 pub mod opamp;
 pub mod peek;
 mod wire;
+pub mod ws;
