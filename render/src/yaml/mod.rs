@@ -1,7 +1,11 @@
 //! YAML with its positions: a tree of nodes that remembers how each scalar was written.
 
+mod emit;
+mod meaning;
 mod parse;
 
+pub use emit::{Out, colliding_key, emit};
+pub use meaning::{Meaning, meaning};
 pub use parse::{
     MAX_DEPTH, MAX_EXPANDED_BYTES, MAX_EXPANDED_NODES, YamlError, YamlErrorKind, parse,
 };
