@@ -10,6 +10,7 @@ pub mod artefact;
 pub mod attrs;
 pub mod estate;
 pub mod finding;
+pub mod policy;
 pub mod problem;
 pub mod rollout;
 pub mod select;
