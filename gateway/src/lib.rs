@@ -4,7 +4,12 @@
 //! head comes from), [`tokens`] and [`tls`] (who may connect), [`admin`] (what an operator sees),
 //! [`metrics`] (every name), [`clock`] (the only place that asks for time), [`shutdown`].
 
+pub mod admission;
 pub mod clock;
 pub mod config;
+pub mod drain;
+pub mod listen;
 pub mod metrics;
+pub mod scratch;
 pub mod tokens;
+pub mod transport;
