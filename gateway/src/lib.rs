@@ -1,21 +1,11 @@
 //! The shell around `proto` and `render`: sockets, time, git, threads.
 //!
 //! Read in this order: [`cli`] (flags), [`config`] (what they resolve to), [`source`] (where a
-//! head comes from), [`tokens`] and [`tls`] (who may connect), [`admin`] (what an operator sees),
+//! head comes from), [`serve`] (bytes in, replies out), [`tokens`] and [`tls`] (who may connect), [`admin`] (what an operator sees),
 //! [`metrics`] (every name), [`clock`] (the only place that asks for time), [`shutdown`].
 
-pub mod admission;
-pub mod cli;
 pub mod clock;
 pub mod config;
-pub mod drain;
-pub mod listen;
 pub mod metrics;
-pub mod peer_log;
-pub mod reload;
-pub mod scratch;
-pub mod shutdown;
-pub mod source;
-pub mod tls;
+pub mod serve;
 pub mod tokens;
-pub mod transport;

@@ -1,3 +1,0 @@
-//! Behaviour of `proto` as its users see it.
-
-mod generated;

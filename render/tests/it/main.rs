@@ -1,3 +1,0 @@
-//! What `render` does with whole estates.
-
-mod load_demo;
