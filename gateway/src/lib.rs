@@ -4,8 +4,19 @@
 //! head comes from), [`serve`] (bytes in, replies out), [`tokens`] and [`tls`] (who may connect), [`admin`] (what an operator sees),
 //! [`metrics`] (every name), [`clock`] (the only place that asks for time), [`shutdown`].
 
+pub mod admission;
+pub mod cli;
 pub mod clock;
 pub mod config;
+pub mod drain;
+pub mod listen;
 pub mod metrics;
+pub mod peer_log;
+pub mod reload;
+pub mod scratch;
 pub mod serve;
+pub mod shutdown;
+pub mod source;
+pub mod tls;
 pub mod tokens;
+pub mod transport;

@@ -1,14 +1,24 @@
 //! The authored objects of an estate and their rules (estate.md, sections 1.1 to 1.10).
 
+mod decode;
+mod duration;
 mod model;
+mod names;
+mod object;
+mod rollout;
+mod service;
+mod tier;
+mod topology;
 
 pub use model::{
     Binding, Blueprint, Blueprints, Class, Cohort, Component, Halt, Hop, Hosts, Lane, LaneEntry,
     Located, Name, Reference, Rollout, Satisfies, SelfTelemetry, Service, Serving, Signal, Sources,
     Stage, Team, Teams, Tier, Topology,
 };
+pub use topology::{
+    MANY_SELECTOR_SHAPES, MAX_SELECTOR_SHAPES, load_topology, rollout_findings, selector_findings,
+};
 
-use crate::finding::Finding;
 use crate::problem::Refusal;
 use crate::tree::Tree;
 
@@ -26,17 +36,6 @@ pub fn load_telemetry(tree: &Tree) -> Result<SelfTelemetry, Refusal> {
 /// between them.
 pub fn load_blueprints(tree: &Tree) -> Result<Blueprints, Refusal> {
     Err(unread(tree, "invalid blueprint sources:"))
-}
-
-/// Reads every Tier, Service and Rollout (estate.md 1.8 to 1.10), with all rules between them.
-pub fn load_topology(tree: &Tree) -> Result<Topology, Refusal> {
-    Err(unread(tree, "invalid topology sources:"))
-}
-
-/// What decision 11 says about each Rollout, in Rollout id order.
-pub fn rollout_findings(topology: &Topology) -> Vec<Finding> {
-    let _ = topology;
-    Vec::new()
 }
 
 fn unread(tree: &Tree, header: &str) -> Refusal {

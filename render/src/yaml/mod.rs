@@ -69,6 +69,12 @@ pub enum Value {
 }
 
 impl Node {
+    /// A null that stands where nothing is written.
+    pub fn null(at: Pos) -> Self {
+        let scalar = Scalar { text: String::new(), style: Style::Plain, tag: None };
+        Self { value: Value::Scalar(scalar), at, span: 0..0 }
+    }
+
     /// The scalar, if it is one.
     pub fn as_scalar(&self) -> Option<&Scalar> {
         match &self.value {

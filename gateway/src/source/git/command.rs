@@ -1,0 +1,204 @@
+//! One git command: its environment, its deadline, and what it said.
+
+use std::ffi::OsStr;
+use std::io::{Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+
+use super::GitError;
+
+/// Of what git says on stderr, the part that is kept.
+const STDERR_BYTES_MAX: u64 = 16 << 10;
+
+/// How git is run: where, for how long, and against which remote.
+#[derive(Clone, Debug)]
+pub struct Git {
+    place: At,
+    timeout: Duration,
+    /// Kept out of the command line, where every user of the machine could read its credentials.
+    remote: Option<String>,
+}
+
+#[derive(Clone, Debug)]
+enum At {
+    Bare(PathBuf),
+    Worktree(PathBuf),
+}
+
+impl Git {
+    /// In a bare repository whose remote `origin` is `remote`.
+    pub fn bare(git_dir: &Path, remote: &str, timeout: Duration) -> Self {
+        let place = At::Bare(git_dir.to_owned());
+        Self { place, timeout, remote: Some(remote.to_owned()) }
+    }
+
+    /// In a checkout; nothing is fetched.
+    pub fn in_worktree(dir: &Path, timeout: Duration) -> Self {
+        Self { place: At::Worktree(dir.to_owned()), timeout, remote: None }
+    }
+
+    /// Runs `git ARGUMENTS` and gives what it printed, as text.
+    ///
+    /// # Errors
+    ///
+    /// As [`Git::run`]; also when the output is not UTF-8.
+    pub fn text(&self, arguments: &[&str]) -> Result<String, GitError> {
+        let out = self.run(arguments, Vec::new(), TEXT_BYTES_MAX)?;
+        String::from_utf8(out).map_err(|_| GitError::Output { command: name(arguments) })
+    }
+
+    /// Runs `git ARGUMENTS` with `input`, and gives at most `limit` bytes of what it printed.
+    ///
+    /// # Errors
+    ///
+    /// When git cannot be started, fails (with what it said), takes longer than its deadline (it
+    /// and its children are killed), or prints more than `limit`.
+    pub fn run(&self, arguments: &[&str], input: Vec<u8>, limit: u64) -> Result<Vec<u8>, GitError> {
+        let command = name(arguments);
+        let mut child = self.command(arguments).spawn().map_err(GitError::Start)?;
+        let watchdog = Watchdog::start(&child, self.timeout);
+
+        let (stdin, stdout, stderr) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let (out, said) = std::thread::scope(|scope| {
+            let writer = scope.spawn(move || {
+                // A git that ends before it has read everything says why on stderr.
+                stdin.map(|mut stdin| stdin.write_all(&input))
+            });
+            let reader = scope.spawn(move || read(stderr, STDERR_BYTES_MAX));
+            let out = read(stdout, limit + 1);
+            if out.len() as u64 > limit {
+                watchdog.kill();
+            }
+            let _ = writer.join();
+            (out, reader.join().unwrap_or_default())
+        });
+        let timed_out = watchdog.finish();
+        let status = child.wait().map_err(GitError::Start)?;
+
+        if timed_out {
+            return Err(GitError::Timeout { command, after: self.timeout });
+        }
+        if out.len() as u64 > limit {
+            return Err(GitError::TooMuch { command, limit });
+        }
+        if !status.success() {
+            let said = self.without_credentials(String::from_utf8_lossy(&said).trim());
+            return Err(GitError::Failed { command, said });
+        }
+        Ok(out)
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("git");
+        match &self.place {
+            At::Bare(git_dir) => command.arg("--git-dir").arg(git_dir),
+            At::Worktree(dir) => command.arg("-C").arg(dir),
+        };
+        command
+            .args(["-c", "core.hooksPath=/dev/null"])
+            .args(["-c", "core.fsmonitor=false"])
+            .args(["-c", "gc.autoDetach=false"])
+            .args(["-c", "maintenance.autoDetach=false"])
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // Its own group, so that ssh and remote helpers die with it.
+            .process_group(0);
+        for name in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY"] {
+            command.env_remove(name);
+        }
+        command
+            .env("LC_ALL", "C")
+            .env("GIT_TERMINAL_PROMPT", "0")
+            .env("GIT_ALLOW_PROTOCOL", "https:ssh:file")
+            .env("GIT_OPTIONAL_LOCKS", "0");
+        if std::env::var_os("GIT_SSH_COMMAND").is_none() {
+            // Never asks for a pass phrase or a host key, either.
+            command.env("GIT_SSH_COMMAND", "ssh -o BatchMode=yes");
+        }
+        if let Some(remote) = &self.remote {
+            command
+                .env("GIT_CONFIG_COUNT", "1")
+                .env("GIT_CONFIG_KEY_0", "remote.origin.url")
+                .env("GIT_CONFIG_VALUE_0", OsStr::new(remote));
+        }
+        command
+    }
+
+    fn without_credentials(&self, said: &str) -> String {
+        match &self.remote {
+            Some(remote) => said.replace(remote, &super::url_without_credentials(remote)),
+            None => said.to_owned(),
+        }
+    }
+}
+
+/// Largest answer of a command that answers in a few words.
+const TEXT_BYTES_MAX: u64 = 64 << 10;
+
+fn name(arguments: &[&str]) -> String {
+    format!("git {}", arguments.first().copied().unwrap_or_default())
+}
+
+fn read(pipe: Option<impl Read>, limit: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    if let Some(pipe) = pipe {
+        // A pipe that breaks ends the output; the exit status says the rest.
+        let _ = pipe.take(limit).read_to_end(&mut out);
+    }
+    out
+}
+
+/// Kills the command's process group at its deadline.
+struct Watchdog {
+    group: Option<Pid>,
+    ended: mpsc::SyncSender<()>,
+    thread: std::thread::JoinHandle<bool>,
+}
+
+impl Watchdog {
+    fn start(child: &Child, timeout: Duration) -> Self {
+        let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+        let (ended, end) = mpsc::sync_channel(1);
+        let thread = std::thread::spawn(move || {
+            let timed_out = end.recv_timeout(timeout) == Err(mpsc::RecvTimeoutError::Timeout);
+            if timed_out {
+                kill(group);
+            }
+            timed_out
+        });
+        Self { group, ended, thread }
+    }
+
+    fn kill(&self) {
+        kill(self.group);
+    }
+
+    /// Waits for the command to end without reaping it, so that its number cannot meanwhile belong
+    /// to another process; says whether the deadline ended it.
+    fn finish(self) -> bool {
+        if let Some(pid) = self.group {
+            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            while matches!(
+                rustix::process::waitid(WaitId::Pid(pid), options),
+                Err(rustix::io::Errno::INTR)
+            ) {}
+        }
+        let _ = self.ended.try_send(());
+        self.thread.join().unwrap_or(false)
+    }
+}
+
+fn kill(group: Option<Pid>) {
+    if let Some(group) = group {
+        // It may have ended by itself a moment ago.
+        let _ = rustix::process::kill_process_group(group, Signal::KILL);
+    }
+}

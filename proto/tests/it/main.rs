@@ -1,0 +1,3 @@
+//! Behaviour of `proto` as its users see it.
+
+mod generated;

@@ -1,0 +1,3 @@
+//! What `render` does with whole estates.
+
+mod load_demo;
