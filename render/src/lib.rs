@@ -8,6 +8,7 @@
 pub mod args;
 pub mod artefact;
 pub mod attrs;
+pub mod compile;
 pub mod estate;
 pub mod finding;
 pub mod policy;
@@ -16,4 +17,5 @@ pub mod rollout;
 pub mod select;
 pub mod snapshot;
 pub mod tree;
+pub mod write;
 pub mod yaml;

@@ -171,7 +171,7 @@ fn decode_base64(text: &str) -> Option<Vec<u8>> {
             bits &= (1 << held) - 1;
         }
     }
-    (symbols % 4 == 0 && padding <= 2).then_some(out)
+    (symbols.is_multiple_of(4) && padding <= 2).then_some(out)
 }
 
 #[cfg(test)]
