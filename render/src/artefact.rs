@@ -1,9 +1,14 @@
 //! Which bytes a collector is given, and by which two names they are known (estate.md, decision 9).
 
+mod commit_line;
+mod scan;
+
 use std::fmt;
 
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
+
+use commit_line::CommitLine;
 
 /// SHA-256 of an artefact's bytes as they are.
 pub type RawHash = [u8; 32];
@@ -89,8 +94,16 @@ impl Artefact {
         }
         let raw = Sha256::digest(&bytes).into();
         let body = comment_block(&bytes);
-        let content = ContentHash(Sha256::digest(&bytes[body..]).into());
-        Ok(Self { bytes, raw, content, commit: None })
+        let (content, commit) = match commit_line::find(&bytes) {
+            Some(CommitLine { line, commit }) if line.start >= body => {
+                let content = Sha256::new_with_prefix(&bytes[body..line.start])
+                    .chain_update(&bytes[line.end..])
+                    .finalize();
+                (content, Some(commit.into()))
+            }
+            _ => (Sha256::digest(&bytes[body..]), None),
+        };
+        Ok(Self { bytes, raw, content: ContentHash(content.into()), commit })
     }
 
     /// The bytes a collector gets, unchanged.
@@ -122,14 +135,16 @@ impl fmt::Debug for Artefact {
     }
 }
 
-/// Where the leading comment block ends: the first line that does not begin with `#`.
+/// Where the leading comment block ends: the first line that does not begin with `#`. A byte-order
+/// mark before it goes with it.
 fn comment_block(bytes: &[u8]) -> usize {
-    let mut at = 0;
+    let mut at = if bytes.starts_with(b"\xef\xbb\xbf#") { 3 } else { 0 };
     while bytes.get(at) == Some(&b'#') {
-        at = bytes[at..]
-            .iter()
-            .position(|byte| *byte == b'\n')
-            .map_or(bytes.len(), |end| at + end + 1);
+        let line = &bytes[at..];
+        at += line.iter().position(|byte| *byte == b'\n').map_or(line.len(), |end| end + 1);
     }
     at
 }
+
+#[cfg(test)]
+mod tests;
