@@ -4,28 +4,22 @@
 //! the first Tier in byte order of its id. The index groups selectors by their set of keys: one
 //! probe per distinct set, whatever the number of Tiers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::attrs::{Slots, Symbol, Symbols};
-use crate::estate::Topology;
-
-/// Distinct key sets past which there is a finding: each one costs every connect a probe.
-pub const KEY_SETS_FINDING: usize = 32;
-
-/// Distinct key sets past which an estate is refused.
-pub const KEY_SETS_LIMIT: usize = 1024;
+use crate::estate::MAX_SELECTOR_SHAPES;
 
 /// Why there is no index.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SelectError {
-    /// More than [`KEY_SETS_LIMIT`] distinct key sets.
+    /// More than [`MAX_SELECTOR_SHAPES`] distinct key sets.
     #[error(
-        "selectors use {found} different sets of attribute names, more than {KEY_SETS_LIMIT}; \
+        "selectors use {found} different sets of attribute names, more than {MAX_SELECTOR_SHAPES}; \
          select by the same few attributes"
     )]
-    TooManyKeySets {
+    TooManyShapes {
         /// How many there are.
         found: usize,
     },
@@ -38,18 +32,6 @@ pub enum SelectError {
     /// More values than the index can address (4 GiB of text or 2^31 selectors).
     #[error("the selectors hold more than 4 GiB of values")]
     TooLarge,
-}
-
-/// How many distinct sets of keys the selectors of an estate use. Past [`KEY_SETS_FINDING`] that is
-/// a finding, past [`KEY_SETS_LIMIT`] a refusal.
-pub fn key_sets(topology: &Topology) -> usize {
-    let sets: BTreeSet<Vec<&str>> = topology
-        .tiers
-        .values()
-        .filter(|tier| !tier.selector.is_empty())
-        .map(|tier| tier.selector.keys().map(String::as_str).collect())
-        .collect();
-    sets.len()
 }
 
 /// Finds the Tier of a collector; see the module's text for the rule.
@@ -108,8 +90,8 @@ impl SelectorIndex {
             });
             grouped.entry(keys.collect::<Result<_, _>>()?).or_default().push((tier, selector));
         }
-        if grouped.len() > KEY_SETS_LIMIT {
-            return Err(SelectError::TooManyKeySets { found: grouped.len() });
+        if grouped.len() > MAX_SELECTOR_SHAPES {
+            return Err(SelectError::TooManyShapes { found: grouped.len() });
         }
         let mut sets = grouped
             .into_iter()
@@ -120,7 +102,7 @@ impl SelectorIndex {
     }
 
     /// How many distinct key sets there are, which is what a look-up costs.
-    pub fn key_sets(&self) -> usize {
+    pub fn shapes(&self) -> usize {
         self.sets.len()
     }
 

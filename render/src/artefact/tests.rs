@@ -146,8 +146,8 @@ fn a_content_hash_is_read_back_from_its_hex() {
 enum Written {
     Scalar(String),
     Literal(&'static str, Vec<String>),
-    Sequence(Vec<Written>),
-    Mapping(Vec<(String, Written)>),
+    Sequence(Vec<Self>),
+    Mapping(Vec<(String, Self)>),
 }
 
 fn write(out: &mut String, column: usize, value: &Written) {
@@ -347,7 +347,7 @@ fn apply(text: &str, edit: &Edit) -> String {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(200))]
+    #![proptest_config(ProptestConfig::with_cases(500))]
 
     /// Whatever the short cut says, the parser says.
     #[test]

@@ -43,8 +43,8 @@ pub enum CompileError {
 /// per distinct artefact.
 ///
 /// # Errors
-/// Nothing that [`super::served`] reads is refused, except where
-/// `encode` yields nothing or the selectors have more than [`crate::select::KEY_SETS_LIMIT`]
+/// Nothing that [`super::served::from_tree`] returns is refused, except where
+/// `encode` yields nothing or the selectors have more than [`crate::estate::MAX_SELECTOR_SHAPES`]
 /// distinct key sets.
 pub fn compile(
     served: &Served,

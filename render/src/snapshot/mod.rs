@@ -158,7 +158,7 @@ impl Snapshot {
     }
 
     /// How many distinct sets of selector keys there are: what a match costs.
-    pub fn key_sets(&self) -> usize {
-        self.index.key_sets()
+    pub fn shapes(&self) -> usize {
+        self.index.shapes()
     }
 }

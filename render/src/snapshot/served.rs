@@ -2,16 +2,15 @@
 //! decision 15).
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use crate::artefact::Artefact;
-use crate::estate::{self, Cohort, Halt, Topology};
+use crate::estate::{self, Cohort, Halt, Name, Topology};
+use crate::finding::{Finding, FindingKind, Subject};
 use crate::problem::{Problem, Refusal, Spot};
-use crate::select::{KEY_SETS_FINDING, KEY_SETS_LIMIT};
 use crate::tree::Tree;
 
 /// Where the Unmatched artefact is.
@@ -92,95 +91,38 @@ pub struct ServedStage {
     pub soak: Duration,
 }
 
-/// Worth telling, and no reason to refuse.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ServedFinding {
-    /// A Rollout's two artefacts configure a collector alike: nothing is staged.
-    CandidateEqualsBase {
-        /// The Rollout.
-        rollout: Box<str>,
-        /// Its Tier.
-        tier: Box<str>,
-    },
-    /// An artefact without a commit stamp on a line of its own: each merge re-delivers it.
-    NoCommitLine {
-        /// Its Tier; `None` is Unmatched.
-        tier: Option<Box<str>>,
-        /// Whether it is the `@next` artefact.
-        next: bool,
-    },
-    /// More than [`KEY_SETS_FINDING`] distinct key sets among the selectors.
-    ManyKeySets {
-        /// How many.
-        found: usize,
-    },
-}
-
-impl fmt::Display for ServedFinding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::CandidateEqualsBase { rollout, tier } => write!(
-                f,
-                "rollout {rollout:?}: candidate and base of tier {tier:?} have equal content, so \
-                 nothing is staged; everybody is served the base"
-            ),
-            Self::NoCommitLine { tier, next } => {
-                match tier {
-                    Some(tier) if *next => write!(f, "the candidate of tier {tier:?}")?,
-                    Some(tier) => write!(f, "the artefact of tier {tier:?}")?,
-                    None => f.write_str("the Unmatched artefact")?,
-                }
-                f.write_str(
-                    " has no service.telemetry.resource telecraft.commit on a line of its own, so \
-                     any change of its bytes is delivered again",
-                )
-            }
-            Self::ManyKeySets { found } => write!(
-                f,
-                "selectors use {found} different sets of attribute names; past \
-                 {KEY_SETS_FINDING} each costs every connect, past {KEY_SETS_LIMIT} the estate is \
-                 refused"
-            ),
-        }
-    }
-}
-
 impl Served {
-    /// What an operator should know, in a stable order.
-    pub fn findings(&self) -> Vec<ServedFinding> {
+    /// What decision 9 of estate.md wants told, in Tier id order, Unmatched last: artefacts that
+    /// each merge delivers again, and candidates that are none.
+    pub fn findings(&self) -> Vec<Finding> {
+        let finding =
+            |subject, text| Finding { kind: FindingKind::Artefact, subject, lane: None, text };
+        let unstamped = |which: &str| {
+            format!(
+                "{which} has no service.telemetry.resource telecraft.commit on a line of its own, \
+                 so whatever changes its bytes delivers it again"
+            )
+        };
         let mut findings = Vec::new();
-        let found = self.key_sets();
-        if found > KEY_SETS_FINDING {
-            findings.push(ServedFinding::ManyKeySets { found });
-        }
         for (id, tier) in &self.tiers {
-            for (artefact, next) in [(Some(&tier.base), false), (tier.next.as_ref(), true)] {
-                if artefact.is_some_and(|artefact| artefact.commit().is_none()) {
-                    findings.push(ServedFinding::NoCommitLine { tier: Some(id.clone()), next });
-                }
+            let (team, name) = id.split_once('/').unwrap_or((id, ""));
+            let subject = || Subject::Tier(Name::new(team, name));
+            if tier.base.commit().is_none() {
+                findings.push(finding(subject(), unstamped("the artefact")));
+            }
+            if tier.next.as_ref().is_some_and(|next| next.commit().is_none()) {
+                findings.push(finding(subject(), unstamped("the @next artefact")));
+            }
+            if tier.has_no_candidate() {
+                let text = "candidate and base have equal content, so nothing is staged: everybody \
+                            is served the base";
+                findings.push(finding(subject(), text.to_owned()));
             }
         }
         if self.unmatched.commit().is_none() {
-            findings.push(ServedFinding::NoCommitLine { tier: None, next: false });
-        }
-        for rollout in self.rollouts.values() {
-            if self.tiers.get(&rollout.tier).is_some_and(ServedTier::has_no_candidate) {
-                findings.push(ServedFinding::CandidateEqualsBase {
-                    rollout: rollout.id.clone(),
-                    tier: rollout.tier.clone(),
-                });
-            }
+            findings.push(finding(Subject::Estate, unstamped("the Unmatched artefact")));
         }
         findings
-    }
-
-    /// Distinct sets of selector keys.
-    pub fn key_sets(&self) -> usize {
-        let keys = |tier: &ServedTier| -> Vec<String> { tier.selector.keys().cloned().collect() };
-        let mut sets: Vec<Vec<String>> = self.tiers.values().map(keys).collect();
-        sets.sort_unstable();
-        sets.dedup();
-        sets.len()
     }
 }
 
@@ -192,12 +134,20 @@ impl ServedTier {
     }
 }
 
-/// Reads what a tree serves: of the topology, the committed bytes under `rendered/`. `commit` is
-/// the tree's own commit, where its reader knows.
+/// Reads what a tree serves: the topology (the other authored files are not needed) and the
+/// committed bytes under `rendered/`. `commit` is the tree's own commit, where its reader knows.
 ///
 /// # Errors
-/// Lists every artefact that is missing, blank, or rendered from another binding than is authored:
-/// one bad Tier keeps the whole head from being served.
+/// The topology's refusal, or one that lists every artefact that is missing, blank, or rendered
+/// from another binding than is authored: one bad Tier keeps the whole head from being served.
+pub fn from_tree(tree: &Tree, commit: Option<&str>) -> Result<Served, Refusal> {
+    from_topology(&estate::load_topology(tree)?, tree, commit)
+}
+
+/// As [`from_tree`], with the topology loaded already.
+///
+/// # Errors
+/// As [`from_tree`], but for the topology's own.
 pub fn from_topology(
     topology: &Topology,
     tree: &Tree,
@@ -228,17 +178,6 @@ pub fn from_topology(
         }
     }
     let unmatched = reader.read(UNMATCHED_PATH);
-    let key_sets = crate::select::key_sets(topology);
-    if key_sets > KEY_SETS_LIMIT {
-        reader.problems.push(Problem {
-            text: format!(
-                "selectors use {key_sets} different sets of attribute names, more than \
-                 {KEY_SETS_LIMIT}"
-            ),
-            spot: None,
-            help: "select by the same few attributes in all Tiers".to_owned(),
-        });
-    }
     match unmatched {
         Some(unmatched) if reader.problems.is_empty() => {
             let rendered_at: Option<Box<str>> = unmatched.commit().map(Into::into);
