@@ -28,11 +28,6 @@ impl Socket {
             }
         }
     }
-
-    /// Whether it is encrypted.
-    pub fn is_tls(&self) -> bool {
-        matches!(self, Self::Tls(_))
-    }
 }
 
 impl AsyncRead for Socket {
@@ -101,6 +96,11 @@ impl Rewound {
     /// `ahead` was read from `socket` and is to be read again.
     pub fn new(ahead: Bytes, socket: Socket) -> Self {
         Self { ahead, socket }
+    }
+
+    /// As [`Socket::certificate`].
+    pub fn certificate(&self) -> Option<&[u8]> {
+        self.socket.certificate()
     }
 }
 

@@ -46,6 +46,8 @@ label! {
         Lost => "lost",
         /// Silent: no message and no pong in time.
         Silent => "silent",
+        /// Began a message and did not finish it in time.
+        Stalled => "stalled",
         /// Did not read what it was sent.
         SlowReader => "slow_reader",
         /// Broke the framing rules, or sent a text frame.

@@ -23,9 +23,10 @@ pub struct Budget {
     bytes_max: usize,
     /// Whether somebody is growing beyond `bytes_max`.
     beyond: AtomicBool,
-    /// Length of `waiting`, so that the common case takes no lock.
-    waiters: AtomicUsize,
-    waiting: Mutex<VecDeque<Waker>>,
+    /// Links without a partial message that wait until there are fewer with one.
+    starting: Line,
+    /// Links with a partial message that wait for bytes.
+    growing: Line,
 }
 
 /// What one partial message holds of the budget. Give it back with [`Budget::release`].
@@ -44,38 +45,46 @@ impl Budget {
             bytes: AtomicUsize::new(0),
             bytes_max,
             beyond: AtomicBool::new(false),
-            waiters: AtomicUsize::new(0),
-            waiting: Mutex::default(),
+            starting: Line::default(),
+            growing: Line::default(),
         }
     }
 
-    /// Whether a link without a partial message may read into one.
-    pub fn is_open(&self) -> bool {
+    /// Whether a link without a partial message may read, and so perhaps into one.
+    pub fn may_start(&self) -> bool {
         self.holders.load(Ordering::SeqCst) < self.holders_max
     }
 
-    /// Leaves `waker` to be woken when there may be room again. Look again afterwards: room made
-    /// between the look and the wait wakes nobody.
-    pub fn wait(&self, waker: &Waker) {
-        let mut waiting = self.lock();
-        waiting.push_back(waker.clone());
-        self.waiters.store(waiting.len(), Ordering::SeqCst);
+    /// Whether a link with a partial message may read more of it. Beyond the bytes of the budget one
+    /// link at a time is let through, up to the message limit.
+    pub fn may_grow(&self, held: &mut Held) -> bool {
+        if !held.beyond && self.is_short() {
+            held.beyond = !self.beyond.swap(true, Ordering::SeqCst);
+            return held.beyond;
+        }
+        true
     }
 
-    /// Wakes the longest waiting link, if any. Everybody who got past [`Self::is_open`] calls this
-    /// after its read, so that the wakes go on like a chain.
-    pub fn wake_one(&self) {
-        if self.waiters.load(Ordering::SeqCst) == 0 {
-            return;
+    /// Leaves `waker` for when [`Self::may_start`] may say yes. Look again afterwards: room made
+    /// between the look and the wait wakes nobody.
+    pub fn wait_to_start(&self, waker: &Waker) {
+        self.starting.push(waker);
+    }
+
+    /// As [`Self::wait_to_start`], for [`Self::may_grow`].
+    pub fn wait_to_grow(&self, waker: &Waker) {
+        self.growing.push(waker);
+    }
+
+    /// Wakes the longest waiting links while there is room. Whoever was woken calls this when it is
+    /// done for now, whatever it found, so that the wakes go on like a chain.
+    pub fn wake_next(&self) {
+        if self.starting.is_waited_in() && self.may_start() {
+            self.starting.wake_one();
         }
-        let waker = {
-            let mut waiting = self.lock();
-            let waker = waiting.pop_front();
-            self.waiters.store(waiting.len(), Ordering::SeqCst);
-            waker
-        };
-        if let Some(waker) = waker {
-            waker.wake();
+        if self.growing.is_waited_in() && (!self.is_short() || !self.beyond.load(Ordering::SeqCst))
+        {
+            self.growing.wake_one();
         }
     }
 
@@ -85,31 +94,27 @@ impl Budget {
         Held::default()
     }
 
-    /// Books `more` bytes for `held`; false if they do not fit now. Beyond the budget one holder at
-    /// a time is let through.
-    pub fn grow(&self, held: &mut Held, more: usize) -> bool {
-        if !self.book(more) {
-            if !held.beyond && self.beyond.swap(true, Ordering::SeqCst) {
-                return false;
-            }
-            held.beyond = true;
-            self.bytes.fetch_add(more, Ordering::SeqCst);
+    /// Says how many bytes a partial message takes now. Never refused: they are read already.
+    pub fn account(&self, held: &mut Held, bytes: usize) {
+        if bytes >= held.bytes {
+            self.bytes.fetch_add(bytes - held.bytes, Ordering::SeqCst);
+        } else {
+            self.bytes.fetch_sub(held.bytes - bytes, Ordering::SeqCst);
         }
-        held.bytes += more;
-        true
+        held.bytes = bytes;
     }
 
-    /// Gives back everything that a partial message held, and wakes one that waits.
+    /// Gives back everything that a partial message held, and wakes who waited for it.
     pub fn release(&self, held: Held) {
-        self.unbook(held.bytes);
+        self.bytes.fetch_sub(held.bytes, Ordering::SeqCst);
         if held.beyond {
             self.beyond.store(false, Ordering::SeqCst);
         }
         self.holders.fetch_sub(1, Ordering::SeqCst);
-        self.wake_one();
+        self.wake_next();
     }
 
-    /// Books bytes without being a holder (an HTTP body): false if they do not fit.
+    /// Books bytes without being a link (an HTTP body): false if they do not fit.
     pub fn book(&self, more: usize) -> bool {
         self.bytes
             .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |bytes| {
@@ -121,9 +126,10 @@ impl Budget {
     /// Gives back what [`Self::book`] took.
     pub fn unbook(&self, bytes: usize) {
         self.bytes.fetch_sub(bytes, Ordering::SeqCst);
+        self.wake_next();
     }
 
-    /// Bytes booked now.
+    /// Bytes held now.
     pub fn bytes(&self) -> usize {
         self.bytes.load(Ordering::SeqCst)
     }
@@ -133,9 +139,45 @@ impl Budget {
         self.holders.load(Ordering::SeqCst)
     }
 
+    fn is_short(&self) -> bool {
+        self.bytes() >= self.bytes_max
+    }
+}
+
+/// Who waits, in order.
+#[derive(Debug, Default)]
+struct Line {
+    /// Length of `wakers`, so that the common case takes no lock.
+    len: AtomicUsize,
+    wakers: Mutex<VecDeque<Waker>>,
+}
+
+impl Line {
+    fn is_waited_in(&self) -> bool {
+        self.len.load(Ordering::SeqCst) > 0
+    }
+
+    fn push(&self, waker: &Waker) {
+        let mut wakers = self.lock();
+        wakers.push_back(waker.clone());
+        self.len.store(wakers.len(), Ordering::SeqCst);
+    }
+
+    fn wake_one(&self) {
+        let first = {
+            let mut wakers = self.lock();
+            let first = wakers.pop_front();
+            self.len.store(wakers.len(), Ordering::SeqCst);
+            first
+        };
+        if let Some(waker) = first {
+            waker.wake();
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, VecDeque<Waker>> {
         // A queue of wakers is whole after any panic: each change is one push or pop.
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+        self.wakers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -150,32 +192,39 @@ mod tests {
     fn a_finished_message_wakes_the_longest_waiting_link() {
         let budget = Budget::new(1, 1_000);
         let held = budget.hold();
-        assert!(!budget.is_open());
+        assert!(!budget.may_start());
         let (first, second) = (Counter::new(), Counter::new());
-        budget.wait(&first.clone().into());
-        budget.wait(&second.clone().into());
+        budget.wait_to_start(&first.clone().into());
+        budget.wait_to_start(&second.clone().into());
+        budget.wake_next();
+        assert_eq!((first.count(), second.count()), (0, 0), "there is no room yet");
         budget.release(held);
-        assert!(budget.is_open());
+        assert!(budget.may_start());
         assert_eq!((first.count(), second.count()), (1, 0));
-        budget.wake_one();
+        budget.wake_next();
         assert_eq!((first.count(), second.count()), (1, 1));
-        budget.wake_one();
+        budget.wake_next();
     }
 
     #[test]
-    fn beyond_the_bytes_only_one_holder_grows() {
+    fn beyond_the_bytes_only_one_link_grows() {
         let budget = Budget::new(8, 100);
-        let (mut one, mut two, mut three) = (budget.hold(), budget.hold(), budget.hold());
-        assert!(budget.grow(&mut one, 60));
-        assert!(budget.grow(&mut two, 40));
-        assert!(budget.grow(&mut two, 500), "the first to need more gets on");
-        assert!(!budget.grow(&mut one, 1));
-        assert!(!budget.grow(&mut three, 1));
-        assert!(budget.grow(&mut two, 500), "and stays the one");
+        let (mut one, mut two) = (budget.hold(), budget.hold());
+        budget.account(&mut one, 60);
+        assert!(budget.may_grow(&mut one));
+        budget.account(&mut two, 40);
+        assert!(budget.may_grow(&mut two), "the first to need more gets on");
+        assert!(!budget.may_grow(&mut one));
+        budget.account(&mut two, 5_000);
+        assert!(budget.may_grow(&mut two), "and stays the one");
+        let waiting = Counter::new();
+        budget.wait_to_grow(&waiting.clone().into());
+        budget.wake_next();
+        assert_eq!(waiting.count(), 0);
         budget.release(two);
-        assert!(budget.grow(&mut one, 10));
+        assert_eq!(waiting.count(), 1);
+        assert!(budget.may_grow(&mut one));
         budget.release(one);
-        budget.release(three);
         assert_eq!((budget.bytes(), budget.holders()), (0, 0));
     }
 
@@ -185,8 +234,13 @@ mod tests {
         assert!(budget.book(100));
         assert!(!budget.book(1));
         assert!(!budget.book(usize::MAX));
+        let (mut held, waiting) = (budget.hold(), Counter::new());
+        assert!(budget.may_grow(&mut held), "the one that gets on");
+        let mut other = budget.hold();
+        assert!(!budget.may_grow(&mut other));
+        budget.wait_to_grow(&waiting.clone().into());
         budget.unbook(100);
-        assert_eq!(budget.bytes(), 0);
+        assert_eq!((budget.bytes(), waiting.count()), (0, 1));
     }
 
     struct Counter(AtomicU32);

@@ -1,4 +1,18 @@
 //! What carries messages: WebSocket links of our own, plain HTTP through hyper.
+//!
+//! A [`link`] is read by [`input`], written by [`output`] (with an [`outbox`] while its socket is
+//! full) and, where it is encrypted, through [`tls`]. [`http`] holds a connection, [`exchange`] one
+//! request of it, [`encoding`] its content codings. The [`budget`] bounds what both may hold of
+//! messages that have not arrived whole.
 
 pub mod budget;
-pub mod encoding;
+mod encoding;
+mod exchange;
+pub mod http;
+mod input;
+pub mod link;
+pub mod outbox;
+mod output;
+mod tls;
+
+pub use exchange::BODY_DEADLINE;

@@ -1,0 +1,92 @@
+//! Taking sockets from the listener, as fast as they can be greeted and no faster.
+
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+use super::{Front, greeter};
+use crate::drain::Phase;
+
+/// Sockets that may be in their handshake at once; further ones wait in the kernel's queue.
+pub const GREETERS_MAX: usize = 4_096;
+/// First and longest wait after the kernel refused to give a socket.
+const BACK_OFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
+
+/// Accepts until the drain closes the listener; what is in its queue then is still taken in.
+///
+/// No error ends it: out of descriptors it waits and tries again, since links that end free some.
+pub async fn accept(front: Arc<Front>, listener: TcpListener) {
+    let greeters = Arc::new(Semaphore::new(GREETERS_MAX));
+    let mut back_off = BACK_OFF.0;
+    let draining = front.drain.reached(Phase::Draining);
+    tokio::pin!(draining);
+    loop {
+        // The semaphore is never closed.
+        let Ok(permit) = Arc::clone(&greeters).acquire_owned().await else { return };
+        let accepted = tokio::select! {
+            biased;
+            () = &mut draining => break,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => {
+                back_off = BACK_OFF.0;
+                tokio::spawn(greeter::greet(Arc::clone(&front), stream, permit));
+            }
+            Err(error) if is_exhaustion(&error) => {
+                tracing::warn!(%error, wait = ?back_off, "cannot accept; waiting for resources");
+                tokio::time::sleep(back_off).await;
+                back_off = (back_off * 2).min(BACK_OFF.1);
+            }
+            Err(error) => {
+                // The peer is gone before we got to it; the next one is none the worse for it.
+                tracing::debug!(%error, "an accepted connection was already gone");
+            }
+        }
+    }
+    while let Some(stream) = queued(&listener).await {
+        let Ok(permit) = Arc::clone(&greeters).acquire_owned().await else { return };
+        tokio::spawn(greeter::greet(Arc::clone(&front), stream, permit));
+    }
+}
+
+/// The next socket of the queue, if there is one now.
+async fn queued(listener: &TcpListener) -> Option<TcpStream> {
+    poll_fn(|cx| match listener.poll_accept(cx) {
+        Poll::Ready(Ok((stream, _))) => Poll::Ready(Some(stream)),
+        Poll::Ready(Err(_)) | Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
+/// Whether the machine or the process is out of something that comes back.
+fn is_exhaustion(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let Some(code) = error.raw_os_error() else { return false };
+    [Errno::MFILE, Errno::NFILE, Errno::NOBUFS, Errno::NOMEM]
+        .iter()
+        .any(|errno| errno.raw_os_error() == code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn running_out_of_descriptors_is_told_from_a_peer_that_left() {
+        for (errno, expected) in [
+            (rustix::io::Errno::MFILE, true),
+            (rustix::io::Errno::NFILE, true),
+            (rustix::io::Errno::NOBUFS, true),
+            (rustix::io::Errno::CONNABORTED, false),
+        ] {
+            let error = io::Error::from_raw_os_error(errno.raw_os_error());
+            assert_eq!(is_exhaustion(&error), expected, "{error}");
+        }
+    }
+}

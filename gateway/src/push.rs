@@ -1,0 +1,140 @@
+//! A new head reaches the links that are connected, off the accept path (spec/serving.md 9).
+//!
+//! One task walks all links and decides each again with the newest head. It sends at a pace, and
+//! yields between steps, so that a connect never waits for it. A head that comes while it walks
+//! starts it over: what was offered already is believed, so nothing is sent twice.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::listen::Front;
+use crate::serve::LinkId;
+use crate::transport::link::Link;
+
+/// Links that are decided before others get the thread. A step is about 20 µs, or 150 where each
+/// gets an offer.
+const STEP: usize = 16;
+/// The pace is kept in slices of this length, so that a burst is never longer.
+const SLICE: Duration = Duration::from_millis(10);
+
+/// Pushes each new head for ever.
+pub async fn run(front: Arc<Front>) {
+    let mut heads = front.server.heads();
+    while heads.changed().await.is_ok() {
+        let started = front.clock.elapsed();
+        loop {
+            heads.mark_unchanged();
+            if push(&front, || heads.has_changed().unwrap_or(true)).await == Walk::Finished {
+                break;
+            }
+        }
+        front.metrics.push_seconds.record(front.clock.elapsed().saturating_sub(started));
+    }
+}
+
+/// How a walk over all links ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Walk {
+    Finished,
+    /// There is a newer head.
+    Outdated,
+}
+
+/// Decides every link again, unless a newer head comes meanwhile.
+async fn push(front: &Front, mut is_outdated: impl FnMut() -> bool) -> Walk {
+    let mut pace = Pace::new(front.limits.push_rate.get(), front.clock.elapsed());
+    let mut left = front.links.len();
+    let mut next = Some(LinkId(0));
+    while let Some(from) = next {
+        if is_outdated() {
+            return Walk::Outdated;
+        }
+        let step = step(front, from);
+        next = step.next;
+        left = left.saturating_sub(step.links);
+        front.metrics.push_pending.set(left as f64);
+        match pace.wait(step.offers, front.clock.elapsed()) {
+            Some(wait) => tokio::time::sleep(wait).await,
+            None => tokio::task::yield_now().await,
+        }
+    }
+    front.metrics.push_pending.set(0.0);
+    Walk::Finished
+}
+
+/// What one step did.
+struct Step {
+    links: usize,
+    offers: u32,
+    /// Where the next one begins; `None` after the last link.
+    next: Option<LinkId>,
+}
+
+fn step(front: &Front, from: LinkId) -> Step {
+    let now = front.clock.now();
+    let mut links: Vec<(LinkId, Arc<Link>)> = Vec::with_capacity(STEP);
+    let mut next = None;
+    front.links.for_each(from, &mut |id, link| {
+        if links.len() == STEP {
+            next = Some(id);
+            return ControlFlow::Break(());
+        }
+        links.push((id, Arc::clone(link)));
+        ControlFlow::Continue(())
+    });
+    let offers = links.iter().map(|(_, link)| link.redecide(now)).sum();
+    Step { links: links.len(), offers, next }
+}
+
+/// Spreads offers evenly: at most `rate` per second, in slices of [`SLICE`].
+#[derive(Debug)]
+struct Pace {
+    rate: u32,
+    /// When everything sent so far is paid for.
+    due: Duration,
+}
+
+impl Pace {
+    fn new(rate: u32, now: Duration) -> Self {
+        Self { rate, due: now }
+    }
+
+    /// How long to wait after `offers` more, once that is worth a sleep.
+    fn wait(&mut self, offers: u32, now: Duration) -> Option<Duration> {
+        // What was not used is lost: a pause does not buy a burst.
+        self.due = self.due.max(now) + Duration::from_secs(1) * offers / self.rate;
+        self.due.checked_sub(now).filter(|wait| *wait >= SLICE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn offers_keep_to_the_rate_and_links_without_one_cost_nothing() {
+        let mut pace = Pace::new(1_000, Duration::ZERO);
+        let mut now = Duration::ZERO;
+        for _ in 0..10_000 {
+            assert_eq!(pace.wait(0, now), None);
+        }
+        let mut sent = 0;
+        while now < Duration::from_secs(5) {
+            now += Duration::from_micros(20);
+            sent += 16;
+            if let Some(wait) = pace.wait(16, now) {
+                assert!(wait < SLICE + Duration::from_millis(16), "{wait:?}");
+                now += wait;
+            }
+        }
+        assert!((4_900..5_100).contains(&sent), "{sent} in 5 s at 1,000/s");
+    }
+
+    #[test]
+    fn a_pause_does_not_buy_a_burst() {
+        let mut pace = Pace::new(1_000, Duration::ZERO);
+        let later = Duration::from_secs(60);
+        assert_eq!(pace.wait(20, later), Some(Duration::from_millis(20)));
+    }
+}

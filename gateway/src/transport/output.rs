@@ -1,0 +1,173 @@
+//! Writing to a link: at once under its lock, and through a task only while the socket is full.
+
+use std::io::{self, IoSlice};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use proto::ws::{self, Opcode};
+
+use super::link::{Link, Stage, Wire};
+use super::outbox::Outbox;
+use super::tls;
+use crate::metrics::labels::{Closed, Transport};
+use crate::serve::Outgoing;
+
+/// Small answers gathered before they are sent: a peer that pipelines a thousand heartbeats costs a
+/// handful of system calls.
+const GATHER_BYTES: usize = 16 * 1024;
+/// Chunks written with one system call.
+const SLICES: usize = 16;
+
+impl Link {
+    /// Sends one message, or gathers it in `answers` until [`Link::send_gathered`].
+    pub(super) fn answer(
+        self: &Arc<Self>,
+        wire: &mut Wire,
+        answers: &mut Vec<u8>,
+        outgoing: &Outgoing,
+    ) {
+        let [head, body] = outgoing.parts();
+        // The message header of OpAMP over WebSocket: a varint zero.
+        let len = 1 + head.len() + body.len();
+        let mut header = [0; ws::MAX_HEADER_BYTES];
+        let used = ws::encode_header(Opcode::Binary, len, &mut header);
+        answers.extend_from_slice(&header[..used]);
+        answers.push(0);
+        answers.extend_from_slice(head);
+        self.front.metrics.messages_sent.get(Transport::Ws).increment(1);
+        self.front.metrics.messages_sent_bytes.get(Transport::Ws).increment(len as u64 - 1);
+        match &outgoing.body {
+            Some(body) => {
+                self.send(wire, answers, Some(body));
+                answers.clear();
+            }
+            None if answers.len() >= GATHER_BYTES => self.send_gathered(wire, answers),
+            None => {}
+        }
+    }
+
+    /// Sends what [`Link::answer`] gathered.
+    pub(super) fn send_gathered(self: &Arc<Self>, wire: &mut Wire, answers: &mut Vec<u8>) {
+        if !answers.is_empty() {
+            self.send(wire, answers, None);
+            answers.clear();
+        }
+    }
+
+    /// Sends `head` and then `body`: as much as the socket takes now, the rest by a task. After our
+    /// close frame nothing is sent.
+    pub(super) fn send(self: &Arc<Self>, wire: &mut Wire, head: &[u8], body: Option<&Bytes>) {
+        if wire.stage() != Stage::Open {
+            return;
+        }
+        if wire.outbox.is_some() {
+            return self.queue(wire, head, body, 0);
+        }
+        match self.write(wire, head, body.map_or(&[], |body| body)) {
+            Ok(written) => {
+                let whole = head.len() + body.map_or(0, Bytes::len);
+                if written < whole || wire.tls.as_ref().is_some_and(|tls| tls.wants_write()) {
+                    wire.outbox = Some(Box::new(Outbox::new(self.front.clock.seconds())));
+                    self.queue(wire, head, body, written);
+                    tokio::spawn(drain(Arc::clone(self)));
+                }
+            }
+            Err(_) => self.fail(wire, Closed::Lost),
+        }
+    }
+
+    /// Queues what is left after the first `written` bytes.
+    fn queue(self: &Arc<Self>, wire: &mut Wire, head: &[u8], body: Option<&Bytes>, written: usize) {
+        let Some(outbox) = &mut wire.outbox else { return };
+        let of_head = written.min(head.len());
+        let head = Bytes::copy_from_slice(&head[of_head..]);
+        let body = body.map(|body| body.slice(written - of_head..));
+        if outbox.push(std::iter::once(head).chain(body)).is_err() {
+            self.fail(wire, Closed::SlowReader);
+        }
+    }
+
+    /// Writes what the socket takes now of two slices, and says how much that was.
+    fn write(&self, wire: &mut Wire, head: &[u8], body: &[u8]) -> io::Result<usize> {
+        if let Some(tls) = &mut wire.tls {
+            return tls::write(tls, &self.io, [head, body]);
+        }
+        let mut written = 0;
+        while written < head.len() + body.len() {
+            let of_head = written.min(head.len());
+            let slices = [IoSlice::new(&head[of_head..]), IoSlice::new(&body[written - of_head..])];
+            match self.io.try_write_vectored(&slices) {
+                Ok(more) => written += more,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(written)
+    }
+
+    /// Writes what the socket takes now of the queue; true when the queue is gone.
+    fn flush(&self, wire: &mut Wire) -> io::Result<bool> {
+        let Wire { outbox: slot, tls, .. } = wire;
+        let Some(outbox) = slot else { return Ok(true) };
+        let now = self.front.clock.seconds();
+        loop {
+            let mut slices = [IoSlice::new(&[]); SLICES];
+            let filled = outbox.fill(&mut slices);
+            let written = match tls {
+                Some(tls) => {
+                    tls::write(tls, &self.io, [slices.first().map_or(&[], |first| first), &[]])
+                }
+                None if filled == 0 => Ok(0),
+                None => self.io.try_write_vectored(&slices[..filled]),
+            };
+            match written {
+                Ok(written) => {
+                    outbox.advance(written, now);
+                    let encrypted_left = tls.as_ref().is_some_and(|tls| tls.wants_write());
+                    if outbox.is_empty() && !encrypted_left {
+                        *slot = None;
+                        return Ok(true);
+                    }
+                    if written == 0 {
+                        return Ok(false);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Shuts our half of a closing link's socket once everything is sent.
+    pub(super) fn shut_when_sent(self: &Arc<Self>, wire: &mut Wire) {
+        if wire.stage() != Stage::Closing || wire.outbox.is_some() {
+            return;
+        }
+        if let Some(tls) = &mut wire.tls {
+            tls.send_close_notify();
+            // If the socket is full after all, the peer misses a courtesy.
+            let _ = tls::flush(tls, &self.io);
+        }
+        // An error means that the peer was faster.
+        let _ = rustix::net::shutdown(&self.io, rustix::net::Shutdown::Write);
+    }
+}
+
+/// Sends a link's queue, and ends with it.
+async fn drain(link: Arc<Link>) {
+    loop {
+        let writable = link.io.writable().await;
+        let mut inner = link.lock();
+        let wire = &mut inner.wire;
+        if wire.stage() == Stage::Ended {
+            return;
+        }
+        match writable.and_then(|()| link.flush(wire)) {
+            Ok(true) => return link.shut_when_sent(wire),
+            Ok(false) => {}
+            Err(_) => return link.fail(wire, Closed::Lost),
+        }
+    }
+}
