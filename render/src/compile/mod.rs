@@ -20,7 +20,6 @@ use crate::estate::{self, Binding, Name, Rollout, Service, Sources, Tier};
 use crate::finding::{Finding, FindingKind, Subject};
 use crate::policy::{Catalogue, Palettes, Policy};
 use crate::problem::{Problem, Refusal, Spot};
-use crate::select::{self, KEY_SETS_FINDING, KEY_SETS_LIMIT};
 
 /// Where the Unmatched artefact is written.
 pub const UNMATCHED_PATH: &str = "rendered/_estate/unmatched.yaml";
@@ -243,27 +242,8 @@ impl<'s> Compiler<'s> {
         let owners = codeowners::codeowners(&self.sources.teams, &mut self.problems);
         self.write(CODEOWNERS_PATH.to_owned(), owners, None);
 
-        let key_sets = select::key_sets(&self.sources.topology);
-        if key_sets > KEY_SETS_LIMIT {
-            self.refuse(
-                format!(
-                    "selectors use {key_sets} different sets of attribute names, more than \
-                     {KEY_SETS_LIMIT}"
-                ),
-                None,
-                "select by the same few attributes in all Tiers",
-            );
-        } else if key_sets > KEY_SETS_FINDING {
-            self.rendered.findings.push(Finding {
-                kind: FindingKind::Selector,
-                subject: Subject::Estate,
-                lane: None,
-                text: format!(
-                    "selectors use {key_sets} different sets of attribute names; past \
-                     {KEY_SETS_FINDING} each of them costs every connect"
-                ),
-            });
-        }
+        let selectors = estate::selector_findings(&self.sources.topology);
+        self.rendered.findings.extend(selectors);
     }
 
     fn write(&mut self, path: String, text: String, tier: Option<&Tier>) {

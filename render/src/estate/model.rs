@@ -235,6 +235,16 @@ pub enum Reference {
     Head(Name),
 }
 
+impl fmt::Display for Reference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local(name) => f.write_str(name),
+            Self::Pinned(id, version) => write!(f, "{id}@{version}"),
+            Self::Head(id) => write!(f, "{id}"),
+        }
+    }
+}
+
 /// An entry of a lane or of `extensions`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LaneEntry {

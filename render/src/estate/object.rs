@@ -154,3 +154,25 @@ pub(crate) fn read_all<'t, T>(
     }
     Ok(all)
 }
+
+/// Reads the one file at `path`; `help` says what belongs in it when it is missing.
+pub(crate) fn read_one<T>(
+    tree: &Tree,
+    path: &str,
+    header: &str,
+    help: &str,
+    read: impl FnOnce(&Node, &mut Decoder, &mut Report) -> T,
+) -> Result<T, Refusal> {
+    let file = tree.display(path);
+    let mut report = Report::default();
+    let Some(bytes) = tree.get(path) else {
+        report.add(format!("{file}: missing file"), &file, None, String::new(), help);
+        return Err(Refusal { header: header.to_owned(), problems: report.problems });
+    };
+    let mut decoder = Decoder::new(file);
+    let value = decoder.parse(bytes).map(|node| read(&node, &mut decoder, &mut report));
+    match (value, decoder.into_problems()) {
+        (Some(value), problems) if problems.is_empty() => report.finish(header, value),
+        (_, problems) => Err(Refusal { header: header.to_owned(), problems }),
+    }
+}

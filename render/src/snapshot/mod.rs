@@ -1,8 +1,9 @@
 //! What a gateway serves: immutable, compiled from head, swapped whole.
 //!
-//! [`served`] reads it out of an estate's tree;
+//! [`served`] reads it out of an estate's tree, [`file`] out of one self-checking file;
 //! [`compile()`] makes the [`Snapshot`] that the connect path looks things up in.
 
+pub mod file;
 pub mod served;
 
 mod compile;
