@@ -1,3 +1,9 @@
-//! render
+//! The binary `render`: an estate in, reviewed bytes out.
 
-fn main() {}
+mod cli;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    cli::run(std::env::args_os())
+}

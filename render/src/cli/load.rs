@@ -1,0 +1,76 @@
+//! Loading in the order that decides which error is seen first: teams, catalogue, policy,
+//! Blueprints, topology, telemetry.
+
+use std::path::Path;
+
+use render::compile::{self, Commit, Rendered};
+use render::estate::{self, Sources, Teams};
+use render::finding::Finding;
+use render::policy::{Catalogue, Policy};
+use render::tree::Tree;
+
+use super::{Failure, Format};
+
+/// All that a render needs.
+pub(super) struct Loaded {
+    pub(super) sources: Sources,
+    pub(super) catalogue: Catalogue,
+    pub(super) policy: Policy,
+    /// Found while loading; printed before the render's own.
+    pub(super) findings: Vec<Finding>,
+}
+
+impl Loaded {
+    pub(super) fn read(estate: &Path, catalogue: &Path) -> Result<Self, Failure> {
+        let tree = read_tree(estate)?;
+        let (teams, catalogue, policy) = read_policy(&tree, catalogue)?;
+        let blueprints = estate::load_blueprints(&tree).map_err(not_loaded)?;
+        let topology = estate::load_topology(&tree).map_err(not_loaded)?;
+        let telemetry = estate::load_telemetry(&tree).map_err(not_loaded)?;
+        let sources = Sources {
+            teams,
+            components: blueprints.components,
+            blueprints: blueprints.blueprints,
+            topology,
+            telemetry,
+        };
+        Ok(Self { sources, catalogue, policy, findings: blueprints.findings })
+    }
+
+    /// Renders in memory, with the findings of loading before those of rendering.
+    pub(super) fn render(self, commit: &Commit, format: Format) -> Result<Rendered, Failure> {
+        let rendered = compile::render(&self.sources, &self.catalogue, &self.policy, commit)
+            .map_err(|refusal| Failure::from_refusal(&refusal, format))?;
+        let mut findings = self.findings;
+        findings.extend(rendered.findings);
+        Ok(Rendered { files: rendered.files, findings })
+    }
+}
+
+/// The estate's files; error texts call its root what the user called it.
+pub(super) fn read_tree(estate: &Path) -> Result<Tree, Failure> {
+    Tree::read_dir(estate, &estate.to_string_lossy()).map_err(not_loaded)
+}
+
+/// All that a palette needs.
+pub(super) fn read_policy(
+    tree: &Tree,
+    catalogue: &Path,
+) -> Result<(Teams, Catalogue, Policy), Failure> {
+    let teams = estate::load_teams(tree).map_err(not_loaded)?;
+    let file = catalogue.display().to_string();
+    let bytes = std::fs::read(catalogue).map_err(|error| {
+        Failure::NotLoaded(format!("cannot read the catalogue {file}: {error}"))
+    })?;
+    let catalogue = Catalogue::parse(&bytes, &file).map_err(not_loaded)?;
+    let policy = Policy::load(tree, &teams, &catalogue).map_err(not_loaded)?;
+    Ok((teams, catalogue, policy))
+}
+
+pub(super) fn commit(text: &str) -> Result<Commit, Failure> {
+    Commit::parse(text).map_err(|error| Failure::NotLoaded(format!("--commit: {error}")))
+}
+
+pub(super) fn not_loaded(error: impl std::fmt::Display) -> Failure {
+    Failure::NotLoaded(error.to_string())
+}
