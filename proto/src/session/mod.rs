@@ -49,7 +49,8 @@ const ASSIGNED_MAX: usize = 64;
 pub struct Session<P> {
     first: Option<Agent<P>>,
     more: Option<Box<More<P>>>,
-    ever_many: bool,
+    /// Agents that came, as far as it matters: none, one, several.
+    carried: u8,
 }
 
 const _: () = assert!(size_of::<Session<()>>() <= 112);
@@ -80,7 +81,7 @@ pub struct TooManyAgents;
 
 impl<P> Default for Session<P> {
     fn default() -> Self {
-        Self { first: None, more: None, ever_many: false }
+        Self { first: None, more: None, carried: 0 }
     }
 }
 
@@ -113,17 +114,15 @@ impl<P: Default> Session<P> {
     }
 
     fn insert(&mut self, uid: InstanceUid) -> Result<(), TooManyAgents> {
-        let agent = Agent::new(uid);
-        let Some(_) = &self.first else {
-            self.ever_many |= self.len() > 0;
-            self.first = Some(agent);
-            return Ok(());
-        };
         if self.len() >= AGENTS_MAX {
             return Err(TooManyAgents);
         }
-        self.ever_many = true;
-        self.more_mut().agents.insert(uid, agent);
+        self.carried = self.carried.saturating_add(1);
+        if self.first.is_none() {
+            self.first = Some(Agent::new(uid));
+        } else {
+            self.more_mut().agents.insert(uid, Agent::new(uid));
+        }
         Ok(())
     }
 
@@ -219,9 +218,9 @@ impl<P> Session<P> {
         self.len() == 0
     }
 
-    /// Whether it ever carried more than one agent at a time: a bridge answers pings for all.
+    /// Whether it ever carried more than one agent: a bridge answers pings for all of its.
     pub fn ever_many(&self) -> bool {
-        self.ever_many
+        self.carried > 1
     }
 
     fn more_mut(&mut self) -> &mut More<P> {
@@ -229,3 +228,6 @@ impl<P> Session<P> {
             .get_or_insert_with(|| Box::new(More { agents: BTreeMap::new(), assigned: Vec::new() }))
     }
 }
+
+#[cfg(test)]
+mod tests;
