@@ -120,6 +120,14 @@ pub struct TlsConfig {
     pub client_ca: Option<PathBuf>,
 }
 
+impl TlsConfig {
+    /// All of them.
+    pub fn files(&self) -> Vec<PathBuf> {
+        let Self { cert, key, client_ca } = self;
+        [Some(cert), Some(key), client_ca.as_ref()].into_iter().flatten().cloned().collect()
+    }
+}
+
 /// The operator's listener (serving.md decision 15).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminConfig {

@@ -4,6 +4,7 @@
 //! head comes from), [`serve`] (bytes in, replies out), [`tokens`] and [`tls`] (who may connect), [`admin`] (what an operator sees),
 //! [`metrics`] (every name), [`clock`] (the only place that asks for time), [`shutdown`].
 
+pub mod admin;
 pub mod admission;
 pub mod cli;
 pub mod clock;

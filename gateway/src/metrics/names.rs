@@ -75,7 +75,7 @@ definitions! {
     HEAD_REFUSED: Counter "tidegate_head_refused_total" ["reason"] Add
         "Loads that failed and left the old head in force.";
     HEAD_SWAPS: Counter "tidegate_head_swaps_total" [] Add
-        "Heads put in force.";
+        "Heads put in force that serve something else than the one before.";
     HEAD_OLDER: Counter "tidegate_head_older_total" [] Add
         "Snapshots put in force that are older than the one before.";
     CONNECTIONS: Gauge "tidegate_connections" ["transport"] Add
@@ -132,4 +132,32 @@ definitions! {
         "When the served certificate ends; absent without TLS.";
     LOG_LINES_DROPPED: Counter "tidegate_log_lines_dropped_total" [] Add
         "Log lines caused by peers that sampling left out.";
+}
+
+/// `docs/metrics.md`, to the byte.
+pub fn documentation() -> String {
+    let mut out = String::from(
+        "# Metrics\n\n\
+         Generated from `gateway/src/metrics/names.rs`; a test fails when this page is stale \
+         (`UPDATE_GEN=1 cargo test -p gateway --test edge metrics` writes it).\n\n\
+         Replicas: *add* means that each replica counts its own, so `sum()` is the whole; *each* \
+         means that every replica tells the same truth, or one about itself, so `sum()` means \
+         nothing.\n\n\
+         | Metric | Type | Labels | Replicas | Meaning |\n|---|---|---|---|---|\n",
+    );
+    for Definition { name, kind, labels, replicas, help } in ALL {
+        let labels: Vec<String> = labels.iter().map(|label| format!("`{label}`")).collect();
+        let replicas = match replicas {
+            Replicas::Add => "add",
+            Replicas::Each => "each",
+        };
+        let (kind, labels) = (kind.word(), labels.join(", "));
+        out.push_str(&format!("| `{name}` | {kind} | {labels} | {replicas} | {help} |\n"));
+    }
+    out.push_str(
+        "\nNever a label: uid, host, IP, full hash, error text, raw attribute values. The series \
+         of a Rollout go away when it leaves head. `tier` is `_other` past the 500th Tier in id \
+         order, and empty for collectors that no selector matches.\n",
+    );
+    out
 }

@@ -3,7 +3,7 @@
 //! [`Source::look`] reads, on a blocking thread; [`poll::Poller`] looks again and again, puts what
 //! is new in force, and keeps the old head when a look fails; [`status::Status`] remembers why.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use render::problem::Refusal;
 use render::snapshot::CompileError;
@@ -130,6 +130,14 @@ impl Source {
                 Self::Snapshot(snapshot::FileSource::new(file.clone(), key.clone()))
             }
         })
+    }
+
+    /// A directory to be removed when the process ends without dropping the source.
+    pub fn temporary(&self) -> Option<&Path> {
+        match self {
+            Self::Repo(source) => source.temporary(),
+            Self::Estate(_) | Self::Snapshot(_) => None,
+        }
     }
 
     /// Looks once, blocking; `None` when nothing changed since the last look that gave a head.

@@ -94,7 +94,6 @@ where
             tracing::warn!(commit = %short(&commit), "the new head is older than the one before");
         }
         self.in_force_unix_ms = commit_unix_ms.or(self.in_force_unix_ms);
-        self.metrics.head_swaps.increment(1);
         let kind = self.status.report().kind;
         self.metrics.head_info.replace([(&[short(&commit), kind][..], 1.0)]);
         let seconds = commit_unix_ms.map(|ms| (&[][..], milliseconds_to_seconds(ms)));

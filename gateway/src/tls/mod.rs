@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use arc_swap::ArcSwap;
 use rustls::ServerConfig;
@@ -18,20 +19,22 @@ pub mod expiry;
 /// Largest PEM file read.
 pub const PEM_BYTES_MAX: u64 = 4 << 20;
 
-/// The configuration in force; the listener takes [`Tls::current`] for each new link.
+/// The files, and the configuration that they last gave.
 #[derive(Debug)]
 pub struct Tls {
     files: TlsConfig,
-    current: ArcSwap<Loaded>,
+    current: Arc<ArcSwap<ServerConfig>>,
+    /// Seconds since 1970; [`UNKNOWN`] where the date could not be read.
+    not_after: AtomicI64,
 }
 
 /// One reading of the files.
-#[derive(Debug)]
 struct Loaded {
-    config: Arc<ServerConfig>,
-    /// Seconds since 1970, of the leaf certificate.
+    config: ServerConfig,
     not_after: Option<i64>,
 }
+
+const UNKNOWN: i64 = i64::MIN;
 
 /// Why the files cannot be served with.
 #[derive(Debug, thiserror::Error)]
@@ -90,8 +93,9 @@ impl Tls {
     ///
     /// [`TlsError`] names the file.
     pub fn load(files: TlsConfig) -> Result<Self, TlsError> {
-        let loaded = load(&files)?;
-        Ok(Self { files, current: ArcSwap::from_pointee(loaded) })
+        let Loaded { config, not_after } = load(&files)?;
+        let current = Arc::new(ArcSwap::from_pointee(config));
+        Ok(Self { files, current, not_after: AtomicI64::new(not_after.unwrap_or(UNKNOWN)) })
     }
 
     /// Reads the files again; on an error what was in force stays. Live links stay, too.
@@ -100,18 +104,20 @@ impl Tls {
     ///
     /// As [`Tls::load`].
     pub fn reload(&self) -> Result<(), TlsError> {
-        self.current.store(Arc::new(load(&self.files)?));
+        let Loaded { config, not_after } = load(&self.files)?;
+        self.current.store(Arc::new(config));
+        self.not_after.store(not_after.unwrap_or(UNKNOWN), Ordering::Relaxed);
         Ok(())
     }
 
-    /// For the next handshake.
-    pub fn current(&self) -> Arc<ServerConfig> {
-        Arc::clone(&self.current.load().config)
+    /// What the listener loads for each handshake.
+    pub fn current(&self) -> Arc<ArcSwap<ServerConfig>> {
+        Arc::clone(&self.current)
     }
 
     /// When the served certificate ends, in seconds since 1970, if its date could be read.
     pub fn not_after(&self) -> Option<i64> {
-        self.current.load().not_after
+        Some(self.not_after.load(Ordering::Relaxed)).filter(|seconds| *seconds != UNKNOWN)
     }
 
     /// Whether clients must show a certificate.
@@ -121,8 +127,7 @@ impl Tls {
 
     /// The files to watch.
     pub fn files(&self) -> Vec<PathBuf> {
-        let TlsConfig { cert, key, client_ca } = &self.files;
-        [Some(cert), Some(key), client_ca.as_ref()].into_iter().flatten().cloned().collect()
+        self.files.files()
     }
 }
 
@@ -163,7 +168,7 @@ fn load(files: &TlsConfig) -> Result<Loaded, TlsError> {
     config.ticketer = aws_lc_rs::Ticketer::new().map_err(unfit)?;
     config.send_tls13_tickets = 1;
     config.session_storage = Arc::new(rustls::server::NoServerSessionStorage {});
-    Ok(Loaded { config: Arc::new(config), not_after })
+    Ok(Loaded { config, not_after })
 }
 
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
@@ -223,7 +228,7 @@ mod tests {
         std::fs::copy(&later_key, &key).unwrap();
         tls.reload().unwrap();
         assert_eq!(tls.not_after(), Some(2_914_099_200), "2062-05-06");
-        assert_eq!(tls.current().alpn_protocols, [b"http/1.1".to_vec()]);
+        assert_eq!(tls.current().load().alpn_protocols, [b"http/1.1".to_vec()]);
     }
 
     #[test]

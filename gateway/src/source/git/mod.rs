@@ -95,7 +95,7 @@ pub struct RepoSource {
     root: PathBuf,
     clone: PathBuf,
     /// Removed with the source.
-    _temporary: Option<TempDir>,
+    temporary: Option<TempDir>,
     seen: Option<String>,
 }
 
@@ -141,9 +141,15 @@ impl RepoSource {
             folder: folder.to_owned(),
             root,
             clone,
-            _temporary: temporary,
+            temporary,
             seen: None,
         })
+    }
+
+    /// The temporary clone, if there is one. Dropping the source removes it; a process that ends
+    /// while a look is under way has to do it itself.
+    pub fn temporary(&self) -> Option<&Path> {
+        self.temporary.as_ref().map(TempDir::path)
     }
 
     /// See [`super::Source::look`].

@@ -1,0 +1,145 @@
+//! The operator's listener: health, metrics, API (serving.md decisions 1 and 15).
+//!
+//! [`guard`] decides who may ask; [`health`], [`scrape`] and [`api`] answer. It has limits of its
+//! own and shares none with collectors, so that it answers while they storm.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::{HeaderName, HeaderValue, header};
+use axum::middleware::{self, Next};
+use axum::response::Response;
+use axum::routing::get;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
+
+use crate::clock::Clock;
+use crate::drain::Phase;
+use crate::metrics::Metrics;
+use crate::serve::{Pages, Server};
+use crate::source::status::Status;
+
+pub mod api;
+pub mod guard;
+pub mod health;
+pub mod scrape;
+pub mod tokens;
+
+use tokens::AdminTokens;
+
+/// Connections at one time; further ones wait in the kernel's queue.
+pub const CONNECTIONS_MAX: usize = 256;
+
+/// Largest request head.
+pub const HEAD_BYTES_MAX: usize = 16 << 10;
+
+/// A connection that sends no whole request head for this long is closed: longer than the usual
+/// scrape interval, so that scrapers keep theirs.
+pub const IDLE_MAX: Duration = Duration::from_secs(75);
+
+/// Wait after the kernel refused to give a socket.
+const BACK_OFF: Duration = Duration::from_millis(100);
+
+/// What the answers are made from.
+pub struct Admin {
+    /// Head and sessions.
+    pub server: Arc<Server>,
+    /// The links that `server` pages through.
+    pub links: Arc<dyn Pages + Send + Sync>,
+    /// Where the replica stands on its way out.
+    pub phase: Box<dyn Fn() -> Phase + Send + Sync>,
+    /// What the looks at the source came to.
+    pub status: Arc<Status>,
+    /// Who may ask; swapped when the file changes.
+    pub tokens: Arc<ArcSwap<AdminTokens>>,
+    /// Names that a `Host` header may carry beside localhost and IP addresses, in lower case.
+    pub hosts: Vec<String>,
+    /// Everything that is counted.
+    pub metrics: &'static Metrics,
+    /// The process's clock.
+    pub clock: Clock,
+}
+
+/// Every route, behind the guard.
+pub fn router(admin: Arc<Admin>) -> Router {
+    Router::new()
+        .route("/", get(index))
+        .route("/healthz", get(health::healthz))
+        .route("/readyz", get(health::readyz))
+        .route("/metrics", get(scrape::metrics))
+        .route("/api/v1/head", get(api::head))
+        .route("/api/v1/tiers", get(api::tiers))
+        .route("/api/v1/rollouts", get(api::rollouts))
+        .route("/api/v1/collectors", get(api::collectors))
+        .layer(middleware::from_fn(harden))
+        .layer(middleware::from_fn_with_state(Arc::clone(&admin), guard::guard))
+        .with_state(admin)
+}
+
+/// Answers on `listener` until it is dropped.
+pub async fn run(admin: Arc<Admin>, listener: TcpListener) {
+    let router = router(admin);
+    let connections = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        // The semaphore is never closed.
+        let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { return };
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept for operators");
+                tokio::time::sleep(BACK_OFF).await;
+                continue;
+            }
+        };
+        let service = TowerToHyperService::new(router.clone());
+        tokio::spawn(async move {
+            let served = hyper::server::conn::http1::Builder::new()
+                .timer(TokioTimer::new())
+                .header_read_timeout(IDLE_MAX)
+                .max_buf_size(HEAD_BYTES_MAX)
+                .serve_connection(TokioIo::new(stream), service)
+                .await;
+            if let Err(error) = served {
+                tracing::debug!(%error, "a connection of an operator ended early");
+            }
+            drop(permit);
+        });
+    }
+}
+
+async fn index(State(admin): State<Arc<Admin>>) -> String {
+    let head = admin.server.head();
+    format!(
+        "Tidegate {}\nserving {} at commit {}\n\n\
+         /healthz             200 while the process lives\n\
+         /readyz              200 while collectors should come here, and why not\n\
+         /metrics             Prometheus\n\
+         /api/v1/head         what is served, and the source it comes from\n\
+         /api/v1/tiers        Tiers, their artefacts and their collectors\n\
+         /api/v1/rollouts     Rollouts and where their members stand\n\
+         /api/v1/collectors   who is connected, page by page (?limit=N&cursor=C)\n",
+        env!("CARGO_PKG_VERSION"),
+        admin.status.place(),
+        if head.meta.commit.is_empty() { "(unknown)" } else { &head.meta.commit },
+    )
+}
+
+/// Nothing here is meant to be cached, framed, or guessed about.
+async fn harden(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let headers: [(HeaderName, &'static str); 4] = [
+        (header::CACHE_CONTROL, "no-store"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::REFERRER_POLICY, "no-referrer"),
+    ];
+    for (name, value) in headers {
+        response.headers_mut().insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
