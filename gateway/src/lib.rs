@@ -1,8 +1,10 @@
 //! The shell around `proto` and `render`: sockets, time, git, threads.
 //!
-//! Read in this order: [`cli`] (flags), [`config`] (what they resolve to), [`source`] (where a
-//! head comes from), [`serve`] (bytes in, replies out), [`tokens`] and [`tls`] (who may connect), [`admin`] (what an operator sees),
-//! [`metrics`] (every name), [`clock`] (the only place that asks for time), [`shutdown`].
+//! Read in this order: [`start`] (how the parts fit), [`cli`] (flags), [`config`] (what they
+//! resolve to), [`source`] (where a head comes from), [`listen`] (the front door), [`transport`]
+//! (links), [`serve`] (bytes in, replies out), [`push`] and [`drain`] (a new head, the end),
+//! [`admission`], [`tokens`] and [`tls`] (who may connect), [`admin`] (what an operator sees),
+//! [`metrics`] (every name), [`clock`] (the only place that asks for time).
 
 pub mod admin;
 pub mod admission;
@@ -20,6 +22,7 @@ pub mod scratch;
 pub mod serve;
 pub mod shutdown;
 pub mod source;
+pub mod start;
 pub mod tls;
 pub mod tokens;
 pub mod transport;

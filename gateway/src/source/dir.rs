@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use render::snapshot::served;
 use render::tree::Tree;
 use xxhash_rust::xxh3::Xxh3;
 
@@ -56,9 +57,10 @@ impl DirSource {
             return Err(SourceError::NotAnEstate { place: label });
         }
         let (commit, commit_unix_ms) = head_of(&self.dir).unzip();
-        let served = super::serve_tree(&tree, commit.as_deref())?;
+        let served = served::from_tree(&tree, commit.as_deref())?;
         self.seen = Some(looks);
-        Ok(Some(Loaded { served, commit_unix_ms: commit_unix_ms.flatten() }))
+        let commit_unix_ms = commit_unix_ms.flatten();
+        Ok(Some(Loaded { served, commit_unix_ms, made_unix_ms: commit_unix_ms }))
     }
 }
 

@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use render::problem::Refusal;
 use render::snapshot::CompileError;
-use render::snapshot::served::{self, Served};
-use render::tree::{Tree, TreeError};
+use render::snapshot::file::FileError;
+use render::snapshot::served::Served;
+use render::tree::TreeError;
 
 use crate::config::{Place, SourceConfig};
 
@@ -36,6 +37,9 @@ pub struct Loaded {
     pub served: Served,
     /// When its commit was made, in milliseconds since 1970, where the source says so.
     pub commit_unix_ms: Option<u64>,
+    /// What tells an older head from a newer one, in milliseconds since 1970: when the commit or
+    /// the snapshot file was made.
+    pub made_unix_ms: Option<u64>,
 }
 
 /// Why a look did not give a head.
@@ -65,29 +69,19 @@ pub enum SourceError {
     /// Git could not fetch or read it.
     #[error(transparent)]
     Git(#[from] git::GitError),
-    /// Others than its owner could have written the snapshot.
-    #[error(
-        "{} may be written by its group or by others (mode {mode:03o}); run 'chmod go-w' on it", file.display()
-    )]
-    Writable {
-        /// The snapshot file.
-        file: PathBuf,
-        /// Its permission bits.
-        mode: u32,
-    },
-    /// The snapshot file cannot be read.
-    #[error("cannot read the snapshot {}: {error}", file.display())]
-    Unreadable {
+    /// The snapshot file is none that may be served.
+    #[error("{}: {error}", file.display())]
+    Snapshot {
         /// The snapshot file.
         file: PathBuf,
         /// Why.
         #[source]
-        error: std::io::Error,
+        error: FileError,
     },
-    /// The snapshot file is no snapshot, or not one that may be served.
-    #[error("{}: {why}", file.display())]
-    Snapshot {
-        /// The snapshot file.
+    /// There is no key to check the snapshot with.
+    #[error("cannot use {} as --snapshot-key: {why}", file.display())]
+    Key {
+        /// The key file.
         file: PathBuf,
         /// Why.
         why: String,
@@ -99,13 +93,18 @@ impl SourceError {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::NotAnEstate { .. } => "not_an_estate",
-            Self::Tree(_) | Self::Unreadable { .. } => "unreadable",
+            Self::Tree(_) => "unreadable",
             Self::Changing { .. } => "changing",
             Self::Refused(_) => "invalid",
             Self::Compile(_) => "compile",
             Self::Git(error) => error.reason(),
-            Self::Writable { .. } => "writable",
-            Self::Snapshot { .. } => "snapshot",
+            Self::Snapshot { error: FileError::Io(_), .. } => "unreadable",
+            Self::Snapshot { error: FileError::WritableByOthers { .. }, .. } => "writable",
+            Self::Snapshot { error: FileError::Unsigned | FileError::BadSignature, .. } => {
+                "signature"
+            }
+            Self::Snapshot { .. } => "invalid",
+            Self::Key { .. } => "key",
         }
     }
 }
@@ -127,7 +126,7 @@ impl Source {
                 config.timeout,
             )?),
             Place::Snapshot { file, key } => {
-                Self::Snapshot(snapshot::FileSource::new(file.clone(), key.clone()))
+                Self::Snapshot(snapshot::FileSource::new(file.clone(), key.as_deref())?)
             }
         })
     }
@@ -152,10 +151,4 @@ impl Source {
             Self::Snapshot(source) => source.look(),
         }
     }
-}
-
-/// What a tree of files gives to serve.
-fn serve_tree(tree: &Tree, commit: Option<&str>) -> Result<Served, SourceError> {
-    let topology = render::estate::load_topology(tree)?;
-    Ok(served::from_topology(&topology, tree, commit)?)
 }

@@ -19,8 +19,8 @@ pub struct Poller<P> {
     clock: Clock,
     metrics: &'static Metrics,
     interval: Duration,
-    /// When the commit in force was made, to notice one that is older.
-    in_force_unix_ms: Option<u64>,
+    /// When the head in force was made, to notice one that is older.
+    made_unix_ms: Option<u64>,
 }
 
 impl<P> Poller<P>
@@ -36,7 +36,7 @@ where
         metrics: &'static Metrics,
         put: P,
     ) -> Self {
-        Self { source, put, status, clock, metrics, interval, in_force_unix_ms: None }
+        Self { source, put, status, clock, metrics, interval, made_unix_ms: None }
     }
 
     /// Looks once, blocking, and says whether a new head is in force.
@@ -80,20 +80,21 @@ where
     }
 
     fn install(&mut self, loaded: Loaded) -> Result<(), SourceError> {
-        let Loaded { served, commit_unix_ms } = &loaded;
-        let (commit, commit_unix_ms) = (served.commit.clone(), *commit_unix_ms);
+        let Loaded { served, commit_unix_ms, made_unix_ms } = &loaded;
+        let (commit_unix_ms, made_unix_ms) = (*commit_unix_ms, *made_unix_ms);
+        let commit = served.commit.clone();
         let (tiers, rollouts) = (served.tiers.len(), served.rollouts.len());
         for finding in served.findings() {
             tracing::warn!(commit = %short(&commit), "{finding}");
         }
         (self.put)(loaded)?;
-        if let (Some(before), Some(now)) = (self.in_force_unix_ms, commit_unix_ms)
+        if let (Some(before), Some(now)) = (self.made_unix_ms, made_unix_ms)
             && now < before
         {
             self.metrics.head_older.increment(1);
             tracing::warn!(commit = %short(&commit), "the new head is older than the one before");
         }
-        self.in_force_unix_ms = commit_unix_ms.or(self.in_force_unix_ms);
+        self.made_unix_ms = made_unix_ms.or(self.made_unix_ms);
         let kind = self.status.report().kind;
         self.metrics.head_info.replace([(&[short(&commit), kind][..], 1.0)]);
         let seconds = commit_unix_ms.map(|ms| (&[][..], milliseconds_to_seconds(ms)));

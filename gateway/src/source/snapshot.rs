@@ -1,31 +1,30 @@
 //! A snapshot file, as `render snapshot` writes it (estate.md, decision 13).
 
-use std::fs::File;
-use std::io::Read;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use ed25519_dalek::VerifyingKey;
+use render::snapshot::file;
 
 use super::{Loaded, SourceError};
 use crate::reload::Stamp;
-
-/// Largest snapshot file read: a tree's limit, and as much again for what stands around it.
-pub const SNAPSHOT_BYTES_MAX: u64 = 2 * render::tree::MAX_TREE_BYTES;
-
-/// Permission bits of writers other than the owner.
-const OTHERS_WRITE: u32 = 0o022;
 
 /// A snapshot file, and what `stat` said when it last gave a head.
 #[derive(Debug)]
 pub struct FileSource {
     file: PathBuf,
-    key: Option<PathBuf>,
+    key: Option<VerifyingKey>,
     seen: Option<Stamp>,
 }
 
 impl FileSource {
-    /// Nothing is read yet.
-    pub fn new(file: PathBuf, key: Option<PathBuf>) -> Self {
-        Self { file, key, seen: None }
+    /// Nothing is read yet, but the key that must have signed it.
+    ///
+    /// # Errors
+    ///
+    /// When there is no key in `key`.
+    pub fn new(file: PathBuf, key: Option<&Path>) -> Result<Self, SourceError> {
+        let key = key.map(verifying_key).transpose()?;
+        Ok(Self { file, key, seen: None })
     }
 
     /// See [`super::Source::look`].
@@ -34,32 +33,22 @@ impl FileSource {
     ///
     /// As there.
     pub fn look(&mut self) -> Result<Option<Loaded>, SourceError> {
-        let unreadable = |error| SourceError::Unreadable { file: self.file.clone(), error };
-        // The opened file is judged, not the path, which could meanwhile lead elsewhere.
-        let mut open = File::open(&self.file).map_err(unreadable)?;
-        let meta = open.metadata().map_err(unreadable)?;
-        let mode = meta.mode() & 0o777;
-        if mode & OTHERS_WRITE != 0 {
-            self.seen = None;
-            return Err(SourceError::Writable { file: self.file.clone(), mode });
-        }
-        let stamp = Stamp::from(&meta);
-        if self.seen == Some(stamp) {
+        // Taken before the read; a change of permissions changes it, too.
+        let stamp = Stamp::of(&self.file);
+        if stamp.is_some() && self.seen == stamp {
             return Ok(None);
         }
         self.seen = None;
-        let mut bytes = Vec::new();
-        open.by_ref()
-            .take(SNAPSHOT_BYTES_MAX)
-            .read_to_end(&mut bytes)
-            .map_err(|error| SourceError::Unreadable { file: self.file.clone(), error })?;
-        let loaded = decode(&bytes, self.key.as_deref())
-            .map_err(|why| SourceError::Snapshot { file: self.file.clone(), why })?;
-        self.seen = Some(stamp);
-        Ok(Some(loaded))
+        let (served, meta) = file::read(&self.file, self.key.as_ref())
+            .map_err(|error| SourceError::Snapshot { file: self.file.clone(), error })?;
+        self.seen = stamp;
+        let (commit_unix_ms, made_unix_ms) = (None, Some(meta.created_ms));
+        Ok(Some(Loaded { served, commit_unix_ms, made_unix_ms }))
     }
 }
 
-fn decode(_bytes: &[u8], _key: Option<&Path>) -> Result<Loaded, String> {
-    Err("this build reads no snapshot files".to_owned())
+fn verifying_key(key: &Path) -> Result<VerifyingKey, SourceError> {
+    let unfit = |why: String| SourceError::Key { file: key.to_owned(), why };
+    let pem = std::fs::read_to_string(key).map_err(|error| unfit(error.to_string()))?;
+    file::verifying_key(&pem).map_err(|error| unfit(error.to_string()))
 }

@@ -23,7 +23,7 @@ pub const PEM_BYTES_MAX: u64 = 4 << 20;
 #[derive(Debug)]
 pub struct Tls {
     files: TlsConfig,
-    current: Arc<ArcSwap<ServerConfig>>,
+    current: ArcSwap<ServerConfig>,
     /// Seconds since 1970; [`UNKNOWN`] where the date could not be read.
     not_after: AtomicI64,
 }
@@ -94,7 +94,7 @@ impl Tls {
     /// [`TlsError`] names the file.
     pub fn load(files: TlsConfig) -> Result<Self, TlsError> {
         let Loaded { config, not_after } = load(&files)?;
-        let current = Arc::new(ArcSwap::from_pointee(config));
+        let current = ArcSwap::from_pointee(config);
         Ok(Self { files, current, not_after: AtomicI64::new(not_after.unwrap_or(UNKNOWN)) })
     }
 
@@ -110,9 +110,9 @@ impl Tls {
         Ok(())
     }
 
-    /// What the listener loads for each handshake.
-    pub fn current(&self) -> Arc<ArcSwap<ServerConfig>> {
-        Arc::clone(&self.current)
+    /// For the next handshake.
+    pub fn current(&self) -> Arc<ServerConfig> {
+        self.current.load_full()
     }
 
     /// When the served certificate ends, in seconds since 1970, if its date could be read.
@@ -228,7 +228,7 @@ mod tests {
         std::fs::copy(&later_key, &key).unwrap();
         tls.reload().unwrap();
         assert_eq!(tls.not_after(), Some(2_914_099_200), "2062-05-06");
-        assert_eq!(tls.current().load().alpn_protocols, [b"http/1.1".to_vec()]);
+        assert_eq!(tls.current().alpn_protocols, [b"http/1.1".to_vec()]);
     }
 
     #[test]

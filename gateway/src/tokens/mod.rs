@@ -1,9 +1,10 @@
 //! Who may connect: bearer tokens, what each obliges its agents to report, and the answer to a
 //! request (serving.md decision 15).
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use sha2::{Digest, Sha256};
 
 pub mod bearer;
@@ -53,17 +54,20 @@ impl Denied {
     }
 }
 
-/// Everybody who may connect: one reading of the token file. Swapped whole when the file changes;
-/// links already let in stay.
+/// Everybody who may connect at this moment; the file behind it is read again when it changes.
 #[derive(Debug)]
-pub struct Credentials {
-    /// By their hash; `None` asks for no token.
-    lines: Option<Vec<Arc<TokenLine>>>,
+pub struct Credentials(Option<Tokens>);
+
+#[derive(Debug)]
+struct Tokens {
+    file: PathBuf,
+    /// By the first eight bytes of their hash.
+    lines: ArcSwap<Vec<Arc<TokenLine>>>,
 }
 
 impl Credentials {
     /// Lets everybody in: no token file was given (TLS may have asked for a certificate before).
-    pub const OPEN: Self = Self { lines: None };
+    pub const OPEN: Self = Self(None);
 
     /// The lines of `file`.
     ///
@@ -71,12 +75,25 @@ impl Credentials {
     ///
     /// [`TokenFileError`] names the file and the line.
     pub fn load(file: &Path) -> Result<Self, TokenFileError> {
-        Ok(Self { lines: Some(file::read(file)?) })
+        let lines = ArcSwap::from_pointee(file::read(file)?);
+        Ok(Self(Some(Tokens { file: file.to_owned(), lines })))
+    }
+
+    /// Reads the file again; on an error the old lines stay. Links already let in stay, too.
+    ///
+    /// # Errors
+    ///
+    /// As [`Credentials::load`].
+    pub fn reload(&self) -> Result<(), TokenFileError> {
+        if let Some(tokens) = &self.0 {
+            tokens.lines.store(Arc::new(file::read(&tokens.file)?));
+        }
+        Ok(())
     }
 
     /// Whether a request needs a token at all.
     pub fn required(&self) -> bool {
-        self.lines.is_some()
+        self.0.is_some()
     }
 
     /// Judges a request before any upgrade: `authorization` is the header's raw value,
@@ -91,12 +108,13 @@ impl Credentials {
         authorization: Option<&[u8]>,
         _certificate: Option<&[u8]>,
     ) -> Result<Grant, Denied> {
-        let Some(lines) = &self.lines else {
+        let Some(tokens) = &self.0 else {
             return Ok(Grant::default());
         };
         let token = bearer::token(authorization.ok_or(Denied::Missing)?)?;
         let sha256: [u8; 32] = Sha256::digest(token).into();
-        file::find(lines, &sha256).map(|line| Grant(Some(Arc::clone(line)))).ok_or(Denied::Unknown)
+        let lines = tokens.lines.load();
+        file::find(&lines, &sha256).map(|line| Grant(Some(Arc::clone(line)))).ok_or(Denied::Unknown)
     }
 }
 
@@ -125,6 +143,28 @@ mod tests {
         assert_eq!(check("guess").unwrap_err(), Denied::Unknown);
         assert_eq!(credentials.check(None, None).unwrap_err(), Denied::Missing);
         assert_eq!(credentials.check(Some(b"Basic eDp5"), None).unwrap_err(), Denied::Malformed);
+    }
+
+    #[test]
+    fn a_bad_new_file_keeps_the_old_lines() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("tokens");
+        let token = new::Token::generate().unwrap();
+        std::fs::write(&file, token.line("a", &[])).unwrap();
+        let credentials = Credentials::load(&file).unwrap();
+        let header = format!("Bearer {}", token.secret());
+
+        std::fs::write(&file, "a nonsense\n").unwrap();
+        assert!(credentials.reload().is_err());
+        assert!(credentials.check(Some(header.as_bytes()), None).is_ok());
+
+        std::fs::write(&file, "").unwrap();
+        credentials.reload().unwrap();
+        assert_eq!(
+            credentials.check(Some(header.as_bytes()), None).unwrap_err(),
+            Denied::Unknown,
+            "a token is revoked by removing its line"
+        );
     }
 
     #[test]

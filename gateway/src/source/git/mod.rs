@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use render::snapshot::served;
 use render::tree::Tree;
 use sha2::{Digest, Sha256};
 use tempfile::TempDir;
@@ -240,9 +241,10 @@ impl RepoSource {
         if !files.keys().any(|path| path.starts_with("teams/")) {
             return Err(SourceError::NotAnEstate { place });
         }
-        let served = super::serve_tree(&Tree { label: place, files }, Some(commit))?;
+        let served = served::from_tree(&Tree { label: place, files }, Some(commit))?;
         self.seen = Some(commit.to_owned());
-        Ok(Some(Loaded { served, commit_unix_ms: Some(commit_unix_ms) }))
+        let commit_unix_ms = Some(commit_unix_ms);
+        Ok(Some(Loaded { served, commit_unix_ms, made_unix_ms: commit_unix_ms }))
     }
 
     /// What error texts put before a path: the repository, the commit, and the folder.
