@@ -252,7 +252,7 @@ fn announce(prepared: &Prepared, listen: SocketAddr, admin: SocketAddr) {
     let commit = if head.meta.commit.is_empty() { "(unknown)" } else { short(&head.meta.commit) };
     println!("serving   {}", prepared.status.place());
     println!(
-        "head      commit {commit}, {} Tiers, {} Rollouts",
+        "head      commit {commit}, Tiers: {}, Rollouts: {}",
         head.snapshot.tiers.len(),
         head.snapshot.rollouts.len()
     );
