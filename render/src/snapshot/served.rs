@@ -240,7 +240,7 @@ impl Reader<'_> {
         let stamped = line.and_then(Stamp::parse);
         let text = match stamped {
             Some(stamp) if stamp.tier != tier.id.as_str() => {
-                format!("{path} is the artefact of tier {:?}, not of {:?}", stamp.tier, tier.id)
+                format!("{path} is the artefact of tier {}, not of {}", stamp.tier, tier.id)
             }
             Some(stamp) if stamp.blueprint != binding.to_string() => {
                 let binds =
