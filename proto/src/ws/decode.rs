@@ -197,6 +197,9 @@ impl Decoder {
             if let Some(found) = self.read_payload(frame, input) {
                 return Ok(Some(found));
             }
+            if self.frame.is_some() {
+                return Ok(None);
+            }
         }
     }
 
@@ -256,7 +259,8 @@ impl Decoder {
         Ok(Frame { left: header.len, mask: header.mask, opcode: header.opcode, fin: header.fin })
     }
 
-    /// Takes what has arrived of a frame's payload. `None` if that ended no message.
+    /// Takes what has arrived of a frame's payload. `None` if nothing ended by that: the message has
+    /// more fragments, or the frame, which is kept then, more bytes.
     fn read_payload(&mut self, mut frame: Frame, input: &mut Input<'_>) -> Option<(Opcode, Place)> {
         let available = input.bytes.len() - input.at;
         let len = usize::try_from(frame.left).map_or(available, |left| left.min(available));

@@ -1,3 +1,15 @@
 //! Behaviour of `proto` as its users see it.
 
+mod corpus;
 mod generated;
+mod peek;
+mod ws;
+mod ws_peer;
+
+/// What the fuzz targets run, so that tests and targets check the same.
+#[path = "../../../fuzz/bodies"]
+mod bodies {
+    pub(crate) mod frame;
+    pub(crate) mod peek;
+    pub(crate) mod ws;
+}
