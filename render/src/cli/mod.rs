@@ -4,9 +4,11 @@
 //! What was done and found goes to stdout, what went wrong to stderr as `render: <error>`.
 
 mod check;
+mod history;
 mod load;
 mod palette;
 mod report;
+mod snapshot;
 mod write;
 
 use std::ffi::OsString;
@@ -25,6 +27,7 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
         Err(error) => return usage(&error),
         Ok(Cli { command: Some(Command::Check(arguments)), .. }) => check::run(&arguments),
         Ok(Cli { command: Some(Command::Palette(arguments)), .. }) => palette::run(&arguments),
+        Ok(Cli { command: Some(Command::Snapshot(arguments)), .. }) => snapshot::run(&arguments),
         Ok(Cli { command: None, render }) => write::run(&render),
     };
     match outcome {
@@ -133,6 +136,8 @@ enum Command {
     Check(CheckArgs),
     /// Print what a team may place, and why
     Palette(PaletteArgs),
+    /// Write what the estate serves as one self-checking file
+    Snapshot(SnapshotArgs),
 }
 
 #[derive(Args)]
@@ -182,6 +187,22 @@ struct PaletteArgs {
     team: String,
     #[command(flatten)]
     output: OutputArgs,
+}
+
+#[derive(Args)]
+struct SnapshotArgs {
+    /// The estate's directory, with its rendered tree
+    #[arg(long, value_name = "DIR")]
+    estate: PathBuf,
+    /// The snapshot file, replaced as a whole
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// The commit that the estate is at; the one its rendered tree is stamped with unless given
+    #[arg(long, value_name = "SHA")]
+    commit: Option<String>,
+    /// Sign with this Ed25519 private key, a PKCS#8 PEM file
+    #[arg(long, value_name = "KEY")]
+    sign: Option<PathBuf>,
 }
 
 #[derive(Args, Clone, Copy)]

@@ -7,4 +7,5 @@ mod findings;
 mod guide;
 mod palette;
 mod refusals;
+mod snapshot;
 mod writing;
