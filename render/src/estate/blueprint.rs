@@ -61,12 +61,12 @@ fn read(
     let owner = decoder.string(&fields, "owner");
     report.require(object, &fields, "owner", &owner);
 
-    let mut reader = Reader { object, decoder, report, used: BTreeSet::new() };
+    let mut reader = Reader { object, decoder, report, used: BTreeSet::new(), wires: false };
     let satisfies = reader.satisfies(&fields);
     let components = reader.components(&fields);
     let lanes = reader.lanes(&fields, &components);
     let extensions = reader.entries(&fields, "extensions", &components);
-    if lanes.is_empty() && extensions.is_empty() {
+    if !reader.wires {
         let text = "wires nothing: no lane has an entry, and there are no extensions";
         let help = "add a lane under `pipelines:`, or `extensions:`";
         reader.report.about(object, fields.at, "pipelines".to_owned(), text, help);
@@ -101,6 +101,8 @@ struct Reader<'r, 't> {
     report: &'r mut Report,
     /// Local Components that some entry points at.
     used: BTreeSet<String>,
+    /// Whether there is any entry, good or not.
+    wires: bool,
 }
 
 impl Reader<'_, '_> {
@@ -204,8 +206,7 @@ impl Reader<'_, '_> {
         lanes
     }
 
-    /// The entries of a lane or of `extensions`. An entry that was reported is left out, so a list
-    /// of faulty ones reads as empty: the Blueprint is refused anyway.
+    /// The entries of a lane or of `extensions`, without those that were reported.
     fn entries(
         &mut self,
         fields: &Fields<'_, '_>,
@@ -216,6 +217,7 @@ impl Reader<'_, '_> {
         let mut seen = BTreeSet::new();
         let mut entries = Vec::new();
         for (index, node) in self.decoder.list(fields, key).iter().enumerate() {
+            self.wires = true;
             let path = KeyPath::Index(&list, index);
             let entry = self.decoder.fields(node, path, &["component", "track"]);
             let component = self.decoder.string(&entry, "component");

@@ -19,9 +19,9 @@ pub(crate) enum KeyPath<'p> {
     /// The document.
     Root,
     /// A key of a mapping.
-    Key(&'p KeyPath<'p>, &'p str),
+    Key(&'p Self, &'p str),
     /// An entry of a sequence, from 0.
-    Index(&'p KeyPath<'p>, usize),
+    Index(&'p Self, usize),
 }
 
 impl fmt::Display for KeyPath<'_> {
@@ -53,16 +53,17 @@ pub(crate) struct Fields<'n, 'p> {
 impl<'n> Fields<'n, '_> {
     /// The value at `key`; `None` when it is absent or null.
     pub(crate) fn get(&self, key: &str) -> Option<&'n Node> {
-        self.entries
-            .iter()
-            .find(|(k, _)| k.as_scalar().is_some_and(|k| k.text == key))
-            .map(|(_, value)| value)
-            .filter(|value| !value.is_null())
+        self.written(key).filter(|value| !value.is_null())
     }
 
     /// Where an error about `key` points: at its value, or at the mapping that lacks it.
     pub(crate) fn at(&self, key: &str) -> Pos {
-        self.get(key).map_or(self.at, |node| node.at)
+        self.written(key).map_or(self.at, |node| node.at)
+    }
+
+    fn written(&self, key: &str) -> Option<&'n Node> {
+        let is_key = |node: &Node| node.as_scalar().is_some_and(|scalar| scalar.text == key);
+        self.entries.iter().find(|(name, _)| is_key(name)).map(|(_, value)| value)
     }
 
     /// The path of `key`, as text.

@@ -73,7 +73,7 @@ pub(crate) fn read(
     let hash_attributes = reader.attributes(&fields, "hash_attributes");
     let fractional = stages.iter().position(|stage| stage.cohort.percent > 0);
     if let Some(index) = fractional
-        && fields.get("hash_attributes").is_none_or(|node| is_empty_list(node))
+        && fields.get("hash_attributes").is_none_or(is_empty_list)
     {
         let text = format!("uses percent in stages[{index}] but has no hash_attributes");
         let help = "add `hash_attributes: [service.instance.id]`, or list hosts";
