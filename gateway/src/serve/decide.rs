@@ -76,7 +76,10 @@ pub(super) fn decide<'h>(
     }
     if agent.placed.generation != head.generation {
         match head.place_kept(&agent.placed.kept) {
-            Some(placement) => agent.placed.place(head, placement),
+            Some(placement) => {
+                agent.placed.place(head, placement);
+                agent.waive_attributes();
+            }
             None => {
                 agent.require_attributes();
                 return None;

@@ -539,3 +539,6 @@ fn log_failed(peek: &Peek<'_>, content: proto::session::ContentKey) {
     let text = &text[..text.floor_char_boundary(LOGGED_BYTES_MAX)];
     tracing::info!(uid = %peek.uid, %content, error = %text.escape_debug(), "configuration failed");
 }
+
+#[cfg(test)]
+mod tests;

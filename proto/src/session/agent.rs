@@ -377,6 +377,13 @@ impl<P> Agent<P> {
         }
     }
 
+    /// Head mentions nothing that was not kept, after all.
+    pub fn waive_attributes(&mut self) {
+        if self.need == Need::Attributes {
+            self.need = Need::Nothing;
+        }
+    }
+
     /// Whether full state has to be asked for in the reply that is about to be sent, and why: at
     /// most once per ten seconds, more seldom when it was asked for in vain, and only when
     /// `budget`, asked last, has something left for it.
