@@ -1,1 +1,42 @@
-//! loadgen
+//! Simulated collectors that check every offer against a plain model of their own.
+//!
+//! Read in this order: [`model`] (what must be offered, decided plainly), [`heads`] (how that
+//! changes while a run goes on), [`plan`] (who the collectors are), [`agent`] (how one behaves),
+//! [`ledger`] (how what it receives is judged), [`collector`] (both together, sans-IO), [`fleet`]
+//! (sockets, schedule, the run), [`report`].
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), loadgen::RunError> {
+//! let config = loadgen::Config::new(5_000, "ws://127.0.0.1:4320/v1/opamp", "fixtures/estates/demo");
+//! let report = loadgen::run(config).await?;
+//! assert!(report.all_right, "{report}");
+//! # Ok(())
+//! # }
+//! ```
+
+pub mod agent;
+pub mod clock;
+pub mod collector;
+pub mod config;
+pub mod duration;
+pub mod endpoint;
+pub mod faults;
+pub mod fleet;
+pub mod heads;
+pub mod host;
+pub mod ledger;
+mod link;
+pub mod model;
+pub mod plan;
+pub mod progress;
+pub mod report;
+mod shared;
+#[cfg(test)]
+mod testing;
+mod watch;
+mod wheel;
+
+pub use config::{COLLECTORS_MAX, Config, RunError};
+pub use endpoint::Transport;
+pub use fleet::{Progress, Running, run};
+pub use report::Report;

@@ -1,0 +1,581 @@
+//! What one collector was sent, judged message by message.
+//!
+//! The books are kept apart from the [`Agent`](crate::agent::Agent), which believes what it is
+//! told: the ledger believes nothing. Each message of the server is one of: an *ack* (exactly uid
+//! and capabilities), a *right offer* (byte for byte what the plain model expects), a full-state
+//! request where one is due, or it goes into the books as wrong, a duplicate, or bytes beyond acks.
+//!
+//! Replies and pushes look alike on a WebSocket. A message without an offer can only be a reply; an
+//! offer that comes while a reply is owed counts as that reply, and is taken for a push after all
+//! when the owed reply still comes.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use proto::capabilities::{SERVER_CAPABILITIES, SERVER_REPORT_FULL_STATE};
+use proto::opamp as wire;
+use proto::ids::InstanceUid;
+
+use crate::agent::Sent;
+use crate::clock::Micros;
+use crate::heads::{Epoch, Heads};
+use crate::model::Artefact;
+
+/// Offers that no head explains yet and that wait for a head to be seen; one more is wrong at once.
+const WAITING_MAX: usize = 8;
+/// Explanations that one collector keeps; the first ones say what is wrong.
+const FINDINGS_MAX: usize = 4;
+/// A server may ping a link that has been silent for 45 s (serving.md, decision 2); a second less,
+/// for two clocks that tick apart.
+const PING_AFTER: Micros = 44_000_000;
+
+/// What went wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wrong {
+    /// Neither the head in force nor a neighbour within the window leads to these bytes.
+    Offer,
+    /// Not one file with the empty name, `text/yaml`, a body, and a hash of 64 lower-case hex digits.
+    Shape,
+    /// The content that the collector holds already.
+    Duplicate,
+    /// Right for an older head after a newer one's was delivered.
+    Regression,
+    /// An offer to a collector that accepts none.
+    Unasked,
+    /// A reply to nothing.
+    Extra,
+    /// Not addressed to this collector.
+    Misaddressed,
+    /// Not the capabilities that every reply must carry.
+    Capabilities,
+    /// The server refused a message of ours, which are all good.
+    Refused,
+    /// Not a `ServerToAgent`.
+    Undecodable,
+    /// Something that nobody asked for: full state, another uid, settings, a command, a ping.
+    Unexpected,
+    /// A message that was not answered in time.
+    Unanswered,
+    /// A status that HTTP knows for trouble.
+    HttpStatus,
+}
+
+/// One explanation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    /// What kind.
+    pub wrong: Wrong,
+    /// When.
+    pub at: Micros,
+    /// What the model expects, and what came.
+    pub text: String,
+}
+
+/// Sums of one collector; added up over all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// Messages sent.
+    pub sent: u64,
+    /// Exact acks.
+    pub acks: u64,
+    /// Requests for full state, due or not.
+    pub full_state_requests: u64,
+    /// Pings, due or not.
+    pub pings: u64,
+    /// Offers judged right.
+    pub offers_right: u64,
+    /// Bytes of messages received.
+    pub bytes_received: u64,
+    /// Of these, bytes that neither an ack, a right offer, a due request nor a due ping explains.
+    pub bytes_beyond_acks: u64,
+}
+
+/// A right offer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// The head whose change it belongs to.
+    pub epoch: Epoch,
+    /// When it came.
+    pub at: Micros,
+}
+
+/// What became of a message, for those who keep the time.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Noted {
+    /// An offer judged right, and the artefact.
+    pub right: Option<(Delivery, Arc<Artefact>)>,
+    /// How long the reply took.
+    pub reply_after: Option<Micros>,
+    /// How many things went wrong.
+    pub wrong: u32,
+}
+
+#[derive(Clone, Debug)]
+struct Held {
+    epoch: Epoch,
+    artefact: Arc<Artefact>,
+}
+
+#[derive(Clone, Debug)]
+struct Waiting {
+    at: Micros,
+    hash: Bytes,
+    body: Bytes,
+}
+
+/// The books of one collector.
+#[derive(Debug)]
+pub struct Ledger {
+    index: u32,
+    accepts: bool,
+    held: Option<Held>,
+    deliveries: Vec<Delivery>,
+    waiting: Vec<Waiting>,
+    owed: VecDeque<Micros>,
+    maybe_pushes: u32,
+    sent_at: Micros,
+    last_sent: Option<Sent>,
+    full_state_due: bool,
+    sums: Sums,
+    beyond_by_epoch: Vec<(Epoch, u64)>,
+    wrongs: Vec<(Wrong, u32)>,
+    findings: Vec<Finding>,
+}
+
+/// What is left of a ledger at the end.
+#[derive(Debug)]
+pub struct Closed {
+    /// Which collector.
+    pub index: u32,
+    /// Whether it takes offers.
+    pub accepts: bool,
+    /// Sums.
+    pub sums: Sums,
+    /// Right offers, in order.
+    pub deliveries: Vec<Delivery>,
+    /// The content of the last right offer.
+    pub held: Option<u64>,
+    /// Bytes beyond acks by the head in force when they came.
+    pub beyond_by_epoch: Vec<(Epoch, u64)>,
+    /// How often what went wrong.
+    pub wrongs: Vec<(Wrong, u32)>,
+    /// The first explanations.
+    pub findings: Vec<Finding>,
+}
+
+impl Ledger {
+    /// Empty books of one collector of the plan.
+    pub fn new(index: u32, accepts: bool) -> Self {
+        Self {
+            index,
+            accepts,
+            held: None,
+            deliveries: Vec::new(),
+            waiting: Vec::new(),
+            owed: VecDeque::new(),
+            maybe_pushes: 0,
+            sent_at: 0,
+            last_sent: None,
+            full_state_due: false,
+            sums: Sums::default(),
+            beyond_by_epoch: Vec::new(),
+            wrongs: Vec::new(),
+            findings: Vec::new(),
+        }
+    }
+
+    /// A message went out; a reply is owed, except to a goodbye, which may cross the close.
+    pub fn handle_sent(&mut self, now: Micros, sent: Sent) {
+        self.sums.sent += 1;
+        self.sent_at = now;
+        self.last_sent = Some(sent);
+        match sent {
+            Sent::Hello => self.full_state_due = true,
+            Sent::Full => self.full_state_due = false,
+            Sent::Delta | Sent::Heartbeat | Sent::Disconnect => {}
+        }
+        if sent != Sent::Disconnect {
+            self.owed.push_back(now);
+        }
+    }
+
+    /// A new link: what the last one owed is forgiven.
+    pub fn handle_connected(&mut self) {
+        self.owed.clear();
+        self.maybe_pushes = 0;
+    }
+
+    /// A message came that is not even protobuf.
+    pub fn handle_undecodable(&mut self, now: Micros, bytes: usize, why: &str, heads: &Heads) -> Noted {
+        let mut noted = Noted::default();
+        self.receive(bytes);
+        self.beyond(bytes, heads);
+        self.wrong(&mut noted, Wrong::Undecodable, now, || why.to_owned());
+        noted
+    }
+
+    /// An exact ack came.
+    pub fn handle_ack(&mut self, now: Micros, bytes: usize, heads: &Heads) -> Noted {
+        let mut noted = Noted::default();
+        self.receive(bytes);
+        if self.settle_reply(now, false, &mut noted) {
+            self.sums.acks += 1;
+        } else {
+            self.beyond(bytes, heads);
+            self.wrong(&mut noted, Wrong::Extra, now, || {
+                "an ack, though no message of ours was unanswered".to_owned()
+            });
+        }
+        noted
+    }
+
+    /// Anything else came, addressed or not to `uid`.
+    pub fn handle_message(
+        &mut self,
+        now: Micros,
+        uid: InstanceUid,
+        message: &wire::ServerToAgent,
+        bytes: usize,
+        heads: &Heads,
+    ) -> Noted {
+        let mut noted = Noted::default();
+        self.receive(bytes);
+        if !self.settle_reply(now, message.remote_config.is_some(), &mut noted) {
+            self.wrong(&mut noted, Wrong::Extra, now, || {
+                format!("{}, though no message of ours was unanswered", summary(message))
+            });
+        }
+        self.check_envelope(now, uid, message, heads, &mut noted);
+        if let Some(offer) = &message.remote_config {
+            self.check_offer(now, offer, heads, &mut noted);
+        }
+        if noted.wrong > 0 {
+            self.beyond(bytes, heads);
+        }
+        noted
+    }
+
+    /// A ping of the server's WebSocket.
+    pub fn handle_ping(&mut self, now: Micros, bytes: usize, heads: &Heads) -> Noted {
+        let mut noted = Noted::default();
+        self.receive(bytes);
+        self.sums.pings += 1;
+        let silent = now.saturating_sub(self.sent_at);
+        if silent < PING_AFTER {
+            self.beyond(bytes, heads);
+            self.wrong(&mut noted, Wrong::Unexpected, now, || {
+                format!("a ping {} ms after our last message", silent / 1_000)
+            });
+        }
+        noted
+    }
+
+    /// An HTTP status that no good message of ours should get.
+    pub fn handle_http_status(&mut self, now: Micros, status: u16, text: &str) -> Noted {
+        let mut noted = Noted::default();
+        self.owed.pop_front();
+        self.wrong(&mut noted, Wrong::HttpStatus, now, || {
+            format!("HTTP status {status}: {}", text.chars().take(200).collect::<String>())
+        });
+        noted
+    }
+
+    /// Judges offers that waited for a head to be seen.
+    pub fn handle_heads(&mut self, now: Micros, heads: &Heads) -> Noted {
+        let mut noted = Noted::default();
+        self.judge_waiting(now, heads, &mut noted);
+        noted
+    }
+
+    /// When offers that wait have waited for long enough.
+    pub fn waits_until(&self, heads: &Heads) -> Option<Micros> {
+        self.waiting.first().map(|waiting| waiting.at.saturating_add(heads.window()))
+    }
+
+    /// Since when the oldest message is unanswered.
+    pub fn owed_since(&self) -> Option<Micros> {
+        self.owed.front().copied()
+    }
+
+    /// The content of the last right offer.
+    pub fn held(&self) -> Option<&Arc<Artefact>> {
+        self.held.as_ref().map(|held| &held.artefact)
+    }
+
+    /// Closes the books of a link that is up at `now` or is gone. Offers that wait are judged by
+    /// the heads that are known, replies owed for `reply_timeout` are missing.
+    pub fn close(mut self, now: Micros, connected: bool, reply_timeout: Micros, heads: &Heads) -> Closed {
+        let mut noted = Noted::default();
+        self.judge_waiting(Micros::MAX, heads, &mut noted);
+        if connected {
+            let late: Vec<Micros> = self
+                .owed
+                .iter()
+                .copied()
+                .filter(|sent_at| now.saturating_sub(*sent_at) >= reply_timeout)
+                .collect();
+            for sent_at in late {
+                self.wrong(&mut noted, Wrong::Unanswered, now, || {
+                    format!("no reply for {} ms", now.saturating_sub(sent_at) / 1_000)
+                });
+            }
+        }
+        Closed {
+            index: self.index,
+            accepts: self.accepts,
+            sums: self.sums,
+            deliveries: self.deliveries,
+            held: self.held.map(|held| held.artefact.short),
+            beyond_by_epoch: self.beyond_by_epoch,
+            wrongs: self.wrongs,
+            findings: self.findings,
+        }
+    }
+
+    /// Takes one owed reply off; false when none is owed and this cannot be a push.
+    fn settle_reply(&mut self, now: Micros, is_offer: bool, noted: &mut Noted) -> bool {
+        if let Some(sent_at) = self.owed.pop_front() {
+            noted.reply_after = Some(now.saturating_sub(sent_at));
+            if is_offer {
+                self.maybe_pushes += 1;
+            }
+            return true;
+        }
+        if is_offer {
+            return true;
+        }
+        let was_push = self.maybe_pushes > 0;
+        self.maybe_pushes = self.maybe_pushes.saturating_sub(1);
+        was_push || self.last_sent == Some(Sent::Disconnect)
+    }
+
+    fn check_envelope(
+        &mut self,
+        now: Micros,
+        uid: InstanceUid,
+        message: &wire::ServerToAgent,
+        heads: &Heads,
+        noted: &mut Noted,
+    ) {
+        if message.instance_uid != uid.0[..] {
+            self.wrong(noted, Wrong::Misaddressed, now, || {
+                format!(
+                    "addressed to {}, not to {uid}",
+                    InstanceUid::from_slice(&message.instance_uid)
+                        .map_or_else(|| format!("{} bytes", message.instance_uid.len()), |uid| uid.to_string())
+                )
+            });
+        }
+        if let Some(error) = &message.error_response {
+            self.wrong(noted, Wrong::Refused, now, || {
+                format!("error_response {}: {}", error.r#type, error.error_message)
+            });
+            return;
+        }
+        if message.capabilities != SERVER_CAPABILITIES {
+            self.wrong(noted, Wrong::Capabilities, now, || {
+                format!("capabilities {:#x}, not {SERVER_CAPABILITIES:#x}", message.capabilities)
+            });
+        }
+        if message.flags & SERVER_REPORT_FULL_STATE != 0 {
+            self.sums.full_state_requests += 1;
+            if !std::mem::take(&mut self.full_state_due) && !heads.latest().1.mentions_more {
+                self.wrong(noted, Wrong::Unexpected, now, || {
+                    "asked for full state, which was reported on this link and has no gap".to_owned()
+                });
+            }
+        }
+        let odd = [
+            (message.flags & !SERVER_REPORT_FULL_STATE != 0, "other flags"),
+            (message.agent_identification.is_some(), "another uid for the collector"),
+            (message.connection_settings.is_some(), "connection settings"),
+            (message.command.is_some(), "a command"),
+            (message.custom_capabilities.is_some(), "custom capabilities"),
+            (message.custom_message.is_some(), "a custom message"),
+        ];
+        for (_, what) in odd.into_iter().filter(|(there, _)| *there) {
+            self.wrong(noted, Wrong::Unexpected, now, || what.to_owned());
+        }
+        let bare = message.flags == 0 && message.remote_config.is_none();
+        if bare && noted.wrong == 0 {
+            // Decodes as an ack but is not one byte for byte.
+            self.wrong(noted, Wrong::Unexpected, now, || {
+                "an ack with bytes in it that say nothing".to_owned()
+            });
+        }
+    }
+
+    fn check_offer(
+        &mut self,
+        now: Micros,
+        offer: &wire::AgentRemoteConfig,
+        heads: &Heads,
+        noted: &mut Noted,
+    ) {
+        if !self.accepts {
+            self.wrong(noted, Wrong::Unasked, now, || {
+                "an offer, though the collector accepts no remote configuration".to_owned()
+            });
+            return;
+        }
+        match shape(offer) {
+            Ok(body) => {
+                let waiting =
+                    Waiting { at: now, hash: offer.config_hash.clone(), body: body.clone() };
+                self.judge(now, waiting, heads, noted);
+            }
+            Err(what) => self.wrong(noted, Wrong::Shape, now, || what),
+        }
+    }
+
+    fn judge_waiting(&mut self, now: Micros, heads: &Heads, noted: &mut Noted) {
+        for waiting in std::mem::take(&mut self.waiting) {
+            let (before, bytes) = (noted.wrong, waiting.body.len());
+            self.judge(now, waiting, heads, noted);
+            if noted.wrong > before {
+                self.beyond(bytes, heads); // not counted when it came: it might have been right
+            }
+        }
+    }
+
+    /// Compares an offer with what the heads around its arrival lead to.
+    fn judge(&mut self, now: Micros, offer: Waiting, heads: &Heads, noted: &mut Noted) {
+        let index = self.index;
+        let explained = heads.explain(offer.at, |head| {
+            let expected = head.expected(index);
+            expected.hash == offer.hash && expected.bytes == offer.body
+        });
+        let Some((epoch, head)) = explained else {
+            let deadline = offer.at.saturating_add(heads.window());
+            if now < deadline && self.waiting.len() < WAITING_MAX {
+                self.waiting.push(offer);
+                return;
+            }
+            self.wrong(noted, Wrong::Offer, offer.at, || explain(index, &offer, heads));
+            return;
+        };
+        let artefact = head.expected(index);
+        if let Some(held) = &self.held {
+            let (held_epoch, held_short) = (held.epoch, held.artefact.short);
+            if held_short == artefact.short {
+                let path = artefact.path.clone();
+                self.wrong(noted, Wrong::Duplicate, offer.at, || {
+                    format!("{path} again, which was the last offer already")
+                });
+                return;
+            }
+            if epoch < held_epoch {
+                let path = artefact.path.clone();
+                self.wrong(noted, Wrong::Regression, offer.at, || {
+                    format!("{path} of head {epoch} after the offer of head {held_epoch}")
+                });
+                return;
+            }
+        }
+        let after = self.held.as_ref().map(|held| held.epoch);
+        let delivery =
+            Delivery { epoch: heads.change_behind(epoch, after, index), at: offer.at };
+        self.sums.offers_right += 1;
+        self.deliveries.push(delivery);
+        self.held = Some(Held { epoch, artefact: Arc::clone(artefact) });
+        noted.right = Some((delivery, Arc::clone(artefact)));
+    }
+
+    fn receive(&mut self, bytes: usize) {
+        self.sums.bytes_received += bytes as u64;
+    }
+
+    fn beyond(&mut self, bytes: usize, heads: &Heads) {
+        let (epoch, bytes) = (heads.latest_epoch(), bytes as u64);
+        self.sums.bytes_beyond_acks += bytes;
+        match self.beyond_by_epoch.last_mut() {
+            Some((last, sum)) if *last == epoch => *sum += bytes,
+            Some(_) | None => self.beyond_by_epoch.push((epoch, bytes)),
+        }
+    }
+
+    fn wrong(
+        &mut self,
+        noted: &mut Noted,
+        wrong: Wrong,
+        at: Micros,
+        text: impl FnOnce() -> String,
+    ) {
+        noted.wrong += 1;
+        match self.wrongs.iter_mut().find(|(kind, _)| *kind == wrong) {
+            Some((_, count)) => *count += 1,
+            None => self.wrongs.push((wrong, 1)),
+        }
+        if self.findings.len() < FINDINGS_MAX {
+            self.findings.push(Finding { wrong, at, text: text() });
+        }
+    }
+}
+
+/// The body of an offer of exactly the form that serving.md, decision 6, asks for.
+fn shape(offer: &wire::AgentRemoteConfig) -> Result<&Bytes, String> {
+    let files = offer.config.as_ref().map(|config| &config.config_map);
+    let names = || files.map(|files| files.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
+    let file = match files.filter(|files| files.len() == 1).and_then(|files| files.get("")) {
+        Some(file) => file,
+        None => return Err(format!("an offer with the files {:?}, not one with an empty name", names())),
+    };
+    if file.content_type != "text/yaml" {
+        return Err(format!("content type \"{}\", not text/yaml", file.content_type));
+    }
+    if file.body.iter().all(u8::is_ascii_whitespace) {
+        return Err("an empty body, which stops a collector".to_owned());
+    }
+    let hash = &offer.config_hash;
+    if hash.len() != 64 || !hash.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
+        return Err(format!(
+            "config_hash is not 64 lower-case hex digits but {} bytes: {}",
+            hash.len(),
+            hash.escape_ascii()
+        ));
+    }
+    Ok(&file.body)
+}
+
+fn summary(message: &wire::ServerToAgent) -> &'static str {
+    if message.error_response.is_some() {
+        "an error_response"
+    } else if message.flags != 0 {
+        "flags"
+    } else {
+        "a message without an offer"
+    }
+}
+
+/// Expected against got, in one sentence, with the first line that differs.
+fn explain(index: u32, offer: &Waiting, heads: &Heads) -> String {
+    let (epoch, head) = heads.latest();
+    let expected = head.expected(index);
+    let got_hash = offer.hash.escape_ascii();
+    let expected_hash = expected.hash.escape_ascii();
+    let body = if expected.bytes == offer.body {
+        "the body is right".to_owned()
+    } else {
+        let got: Vec<&[u8]> = offer.body.split(|byte| *byte == b'\n').collect();
+        let wanted: Vec<&[u8]> = expected.bytes.split(|byte| *byte == b'\n').collect();
+        let line = got.iter().zip(&wanted).position(|(got, wanted)| got != wanted);
+        let line = line.unwrap_or(got.len().min(wanted.len()));
+        let show = |lines: &[&[u8]]| {
+            lines.get(line).map_or("its end".to_owned(), |line| {
+                format!("\"{}\"", line.iter().take(120).copied().collect::<Vec<_>>().escape_ascii())
+            })
+        };
+        format!("line {}: expected {}, got {}", line + 1, show(&wanted), show(&got))
+    };
+    format!(
+        "expected {} ({} bytes, hash {expected_hash}) under head {epoch}, got {} bytes, hash {got_hash}; {body}",
+        expected.path,
+        expected.bytes.len(),
+        offer.body.len()
+    )
+}
+
+#[cfg(test)]
+mod tests;

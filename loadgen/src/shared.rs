@@ -1,0 +1,147 @@
+//! What all collectors of a run share: the world they live in, and where they leave their figures.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+use crate::agent::Habits;
+use crate::clock::{Clock, Micros};
+use crate::collector::World;
+use crate::endpoint::Endpoint;
+use crate::heads::Heads;
+use crate::plan::Plan;
+use crate::wheel::Wheel;
+
+/// Kinds of connection errors that are told apart.
+const ERRORS_MAX: usize = 16;
+
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) clock: Clock,
+    pub(crate) plan: Plan,
+    pub(crate) habits: Habits,
+    pub(crate) heads: Heads,
+    pub(crate) wheel: Wheel,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) gzip: bool,
+    pub(crate) reply_timeout: Duration,
+    /// By collector: what it has settled on, 0 for nothing yet.
+    pub(crate) settled: Vec<AtomicU64>,
+    pub(crate) live: Live,
+    timings: Mutex<Timings>,
+    errors: Mutex<BTreeMap<String, u64>>,
+}
+
+/// Counters that are read while the run goes on.
+#[derive(Debug, Default)]
+pub(crate) struct Live {
+    pub(crate) started: AtomicU64,
+    pub(crate) connected: AtomicU64,
+    pub(crate) ever_connected: AtomicU64,
+    pub(crate) links_lost: AtomicU64,
+    pub(crate) connect_failures: AtomicU64,
+    pub(crate) throttled: AtomicU64,
+    pub(crate) reopened: AtomicU64,
+    pub(crate) first_offers: AtomicU64,
+    pub(crate) offers: AtomicU64,
+    pub(crate) wrong: AtomicU64,
+    pub(crate) messages: AtomicU64,
+}
+
+/// Distributions, in microseconds.
+#[derive(Debug)]
+pub(crate) struct Timings {
+    /// From the intended time of the connect to the first right offer.
+    pub(crate) connect_to_offer: Histogram<u64>,
+    /// From the first sight of a head to a right offer of it.
+    pub(crate) change_to_offer: Histogram<u64>,
+    /// From a message to its reply.
+    pub(crate) reply: Histogram<u64>,
+    /// How late collectors were started.
+    pub(crate) connect_lateness: Histogram<u64>,
+    /// How late timers were served.
+    pub(crate) timer_lateness: Histogram<u64>,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        clock: Clock,
+        plan: Plan,
+        heads: Heads,
+        endpoint: Endpoint,
+        gzip: bool,
+        reply_timeout: Duration,
+    ) -> Self {
+        Self {
+            clock,
+            habits: Habits::new(plan.behaviour()),
+            heads,
+            wheel: Wheel::default(),
+            endpoint,
+            gzip,
+            reply_timeout,
+            settled: (0..plan.len()).map(|_| AtomicU64::new(0)).collect(),
+            plan,
+            live: Live::default(),
+            timings: Mutex::new(Timings::new()),
+            errors: Mutex::default(),
+        }
+    }
+
+    pub(crate) fn world(&self) -> World<'_> {
+        World { plan: &self.plan, habits: &self.habits, heads: &self.heads }
+    }
+
+    pub(crate) fn timings(&self) -> MutexGuard<'_, Timings> {
+        // A histogram misses one value after a panic between two of its fields, no more.
+        self.timings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn count_error(&self, text: String) {
+        let mut errors = self.errors.lock().unwrap_or_else(PoisonError::into_inner);
+        if errors.len() < ERRORS_MAX || errors.contains_key(&text) {
+            *errors.entry(text).or_default() += 1;
+        } else {
+            *errors.entry("others".to_owned()).or_default() += 1;
+        }
+    }
+
+    pub(crate) fn errors(&self) -> BTreeMap<String, u64> {
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// How many collectors have settled on what the newest head says.
+    pub(crate) fn settled_count(&self) -> u32 {
+        let (_, head) = self.heads.latest();
+        let settled = |index: u32| {
+            usize::try_from(index).ok().and_then(|at| self.settled.get(at)).is_some_and(|settled| {
+                settled.load(Ordering::Relaxed) == head.settled_on(index, &self.plan)
+            })
+        };
+        let count = (0..self.plan.len()).filter(|index| settled(*index)).count();
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+}
+
+impl Timings {
+    fn new() -> Self {
+        Self {
+            connect_to_offer: histogram(),
+            change_to_offer: histogram(),
+            reply: histogram(),
+            connect_lateness: histogram(),
+            timer_lateness: histogram(),
+        }
+    }
+}
+
+/// A microsecond to an hour, to three digits.
+#[expect(clippy::expect_used, reason = "the bounds are constants that the library accepts")]
+fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, HOUR, 3).expect("valid bounds")
+}
+
+const HOUR: Micros = 3_600_000_000;
