@@ -69,7 +69,9 @@ impl Collector {
         world: World<'_>,
     ) -> Noted {
         match strip_header(payload) {
-            Ok(message) => self.handle_protobuf(now, payload.slice_ref(message), frame_bytes, world),
+            Ok(message) => {
+                self.handle_protobuf(now, payload.slice_ref(message), frame_bytes, world)
+            }
             Err(error) => {
                 self.ledger.handle_undecodable(now, frame_bytes, &error.to_string(), world.heads)
             }
@@ -96,8 +98,7 @@ impl Collector {
             }
         };
         self.answered = true;
-        let noted =
-            self.ledger.handle_message(now, self.agent.uid(), &message, bytes, world.heads);
+        let noted = self.ledger.handle_message(now, self.agent.uid(), &message, bytes, world.heads);
         self.agent.handle_message(now, &message, world.habits);
         self.share(&noted);
         noted
@@ -165,7 +166,7 @@ impl Collector {
         self.agent.applied().filter(|_| acknowledged).map(|hash| short(hash))
     }
 
-    /// Since when the oldest message is unanswered.
+    /// When the newest message that is unanswered was sent, if one is.
     pub fn owed_since(&self) -> Option<Micros> {
         self.ledger.owed_since()
     }

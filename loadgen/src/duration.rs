@@ -8,8 +8,11 @@ use std::time::Duration;
 ///
 /// A sentence that says what was expected.
 pub fn parse(text: &str) -> Result<Duration, String> {
-    let wrong =
-        || format!("\"{text}\" is not a duration: write a number and a unit, such as 500ms, 30s, 2m or 1h");
+    let wrong = || {
+        format!(
+            "\"{text}\" is not a duration: write a number and a unit, such as 500ms, 30s, 2m or 1h"
+        )
+    };
     if text == "0" {
         return Ok(Duration::ZERO);
     }
@@ -40,7 +43,9 @@ mod tests {
 
     #[test]
     fn durations_are_read_as_written() {
-        for (text, millis) in [("0", 0), ("0s", 0), ("500ms", 500), ("1m30s", 90_000), ("2h", 7_200_000)] {
+        for (text, millis) in
+            [("0", 0), ("0s", 0), ("500ms", 500), ("1m30s", 90_000), ("2h", 7_200_000)]
+        {
             assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
         }
         for text in ["", "5", "s", "1d", "-1s", "1 s", "99999999999999999999s", "1s1"] {

@@ -130,8 +130,10 @@ impl Running {
         let mut plan = match &config.plan {
             Some(path) => {
                 let file = path.display().to_string();
-                let text = std::fs::read_to_string(path)
-                    .map_err(|error| RunError::PlanFile { path: file.clone(), error: error.to_string() })?;
+                let text = std::fs::read_to_string(path).map_err(|error| RunError::PlanFile {
+                    path: file.clone(),
+                    error: error.to_string(),
+                })?;
                 Plan::parse(&text, &file, config.collectors)?
             }
             None => Plan::derive(&model, config.collectors)?,
@@ -143,22 +145,15 @@ impl Running {
         let clock = Clock::start();
         let heads =
             Heads::new(Head::new(model, clock.now(), &plan, None), micros(config.head_window));
-        let shared = Arc::new(Shared::new(
-            clock,
-            plan,
-            heads,
-            endpoint,
-            config.gzip,
-            config.reply_timeout,
-        ));
+        let shared =
+            Arc::new(Shared::new(clock, plan, heads, endpoint, config.gzip, config.reply_timeout));
         let (stop, stopped) = watch::channel(false);
         let watched = Arc::new(Watched::default());
         let mut helpers = JoinSet::new();
         let turning = Arc::clone(&shared);
         helpers.spawn(async move { turning.wheel.turn(clock).await });
         helpers.spawn(follow(Arc::clone(&shared), watcher, Arc::clone(&watched)));
-        let scheduler =
-            tokio::spawn(schedule(Arc::clone(&shared), config.connect_rate, stopped));
+        let scheduler = tokio::spawn(schedule(Arc::clone(&shared), config.connect_rate, stopped));
         let marks = Marks::begin(clock.now());
         Ok(Self { config, shared, stop, scheduler, helpers, watched, marks })
     }

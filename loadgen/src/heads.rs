@@ -35,9 +35,8 @@ impl Head {
     /// Places every collector of the plan by the model.
     pub fn new(model: Model, seen_at: Micros, plan: &Plan, before: Option<&Self>) -> Self {
         let places = (0..plan.len()).map(|index| model.place(&plan.attributes(index))).collect();
-        let mentions_more = before.is_some_and(|before| {
-            !model.mentions().is_subset(&before.model.mentions())
-        });
+        let mentions_more =
+            before.is_some_and(|before| !model.mentions().is_subset(&before.model.mentions()));
         Self { model, seen_at, mentions_more, places }
     }
 
@@ -129,7 +128,10 @@ impl Heads {
     pub fn change_behind(&self, last: Epoch, after: Option<Epoch>, index: u32) -> Epoch {
         let list = self.read();
         let hash = |number: Epoch| {
-            usize::try_from(number).ok().and_then(|at| list.get(at)).map(|head| head.expected(index).short)
+            usize::try_from(number)
+                .ok()
+                .and_then(|at| list.get(at))
+                .map(|head| head.expected(index).short)
         };
         let mut first = last;
         while let Some(earlier) = first.checked_sub(1)

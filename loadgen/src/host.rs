@@ -20,7 +20,8 @@ pub fn processor_seconds() -> (f64, f64) {
     // The name in parentheses may hold blanks; fields are counted after it.
     let fields: Vec<&str> =
         stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
-    let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
+    let ticks =
+        |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
     (ticks(11) / TICKS_PER_SECOND, ticks(12) / TICKS_PER_SECOND)
 }
 

@@ -7,15 +7,15 @@
 //!
 //! Replies and pushes look alike on a WebSocket. A message without an offer can only be a reply; an
 //! offer that comes while a reply is owed counts as that reply, and is taken for a push after all
-//! when the owed reply still comes.
+//! when the owed reply still comes. The first answer on a link is never a push.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use proto::capabilities::{SERVER_CAPABILITIES, SERVER_REPORT_FULL_STATE};
-use proto::opamp as wire;
 use proto::ids::InstanceUid;
+use proto::opamp as wire;
 
 use crate::agent::Sent;
 use crate::clock::Micros;
@@ -26,6 +26,8 @@ use crate::model::Artefact;
 const WAITING_MAX: usize = 8;
 /// Explanations that one collector keeps; the first ones say what is wrong.
 const FINDINGS_MAX: usize = 4;
+/// How long after a push the reply that it overtook may come.
+const OVERTAKEN_MAX: Micros = 10_000_000;
 /// A server may ping a link that has been silent for 45 s (serving.md, decision 2); a second less,
 /// for two clocks that tick apart.
 const PING_AFTER: Micros = 44_000_000;
@@ -125,6 +127,14 @@ struct Waiting {
     body: Bytes,
 }
 
+/// Whether the collector has said its last word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Goodbye {
+    Unsaid,
+    Said,
+    Answered,
+}
+
 /// The books of one collector.
 #[derive(Debug)]
 pub struct Ledger {
@@ -134,9 +144,10 @@ pub struct Ledger {
     deliveries: Vec<Delivery>,
     waiting: Vec<Waiting>,
     owed: VecDeque<Micros>,
-    maybe_pushes: u32,
+    answered_on_link: bool,
+    maybe_pushes: Vec<Micros>,
     sent_at: Micros,
-    last_sent: Option<Sent>,
+    goodbye: Goodbye,
     full_state_due: bool,
     sums: Sums,
     beyond_by_epoch: Vec<(Epoch, u64)>,
@@ -175,9 +186,10 @@ impl Ledger {
             deliveries: Vec::new(),
             waiting: Vec::new(),
             owed: VecDeque::new(),
-            maybe_pushes: 0,
+            answered_on_link: false,
+            maybe_pushes: Vec::new(),
             sent_at: 0,
-            last_sent: None,
+            goodbye: Goodbye::Unsaid,
             full_state_due: false,
             sums: Sums::default(),
             beyond_by_epoch: Vec::new(),
@@ -186,29 +198,39 @@ impl Ledger {
         }
     }
 
-    /// A message went out; a reply is owed, except to a goodbye, which may cross the close.
+    /// A message went out; a reply is owed. Whoever says goodbye has waited for all others: what
+    /// is owed then is missing. The reply to a goodbye may come or cross the close.
     pub fn handle_sent(&mut self, now: Micros, sent: Sent) {
         self.sums.sent += 1;
         self.sent_at = now;
-        self.last_sent = Some(sent);
         match sent {
             Sent::Hello => self.full_state_due = true,
             Sent::Full => self.full_state_due = false,
-            Sent::Delta | Sent::Heartbeat | Sent::Disconnect => {}
+            Sent::Delta | Sent::Heartbeat => {}
+            Sent::Disconnect => {
+                self.give_up_owed(now);
+                self.goodbye = Goodbye::Said;
+                return;
+            }
         }
-        if sent != Sent::Disconnect {
-            self.owed.push_back(now);
-        }
+        self.owed.push_back(now);
     }
 
     /// A new link: what the last one owed is forgiven.
     pub fn handle_connected(&mut self) {
         self.owed.clear();
-        self.maybe_pushes = 0;
+        self.answered_on_link = false;
+        self.maybe_pushes.clear();
     }
 
     /// A message came that is not even protobuf.
-    pub fn handle_undecodable(&mut self, now: Micros, bytes: usize, why: &str, heads: &Heads) -> Noted {
+    pub fn handle_undecodable(
+        &mut self,
+        now: Micros,
+        bytes: usize,
+        why: &str,
+        heads: &Heads,
+    ) -> Noted {
         let mut noted = Noted::default();
         self.receive(bytes);
         self.beyond(bytes, heads);
@@ -294,9 +316,9 @@ impl Ledger {
         self.waiting.first().map(|waiting| waiting.at.saturating_add(heads.window()))
     }
 
-    /// Since when the oldest message is unanswered.
+    /// When the newest message that is unanswered was sent, if one is.
     pub fn owed_since(&self) -> Option<Micros> {
-        self.owed.front().copied()
+        self.owed.back().copied()
     }
 
     /// The content of the last right offer.
@@ -304,23 +326,12 @@ impl Ledger {
         self.held.as_ref().map(|held| &held.artefact)
     }
 
-    /// Closes the books of a link that is up at `now` or is gone. Offers that wait are judged by
-    /// the heads that are known, replies owed for `reply_timeout` are missing.
-    pub fn close(mut self, now: Micros, connected: bool, reply_timeout: Micros, heads: &Heads) -> Closed {
-        let mut noted = Noted::default();
-        self.judge_waiting(Micros::MAX, heads, &mut noted);
+    /// Closes the books. Offers that wait are judged by the heads that are known; what is owed on a
+    /// link that is up, and was waited for, is missing.
+    pub fn close(mut self, now: Micros, connected: bool, heads: &Heads) -> Closed {
+        self.judge_waiting(Micros::MAX, heads, &mut Noted::default());
         if connected {
-            let late: Vec<Micros> = self
-                .owed
-                .iter()
-                .copied()
-                .filter(|sent_at| now.saturating_sub(*sent_at) >= reply_timeout)
-                .collect();
-            for sent_at in late {
-                self.wrong(&mut noted, Wrong::Unanswered, now, || {
-                    format!("no reply for {} ms", now.saturating_sub(sent_at) / 1_000)
-                });
-            }
+            self.give_up_owed(now);
         }
         Closed {
             index: self.index,
@@ -338,17 +349,32 @@ impl Ledger {
     fn settle_reply(&mut self, now: Micros, is_offer: bool, noted: &mut Noted) -> bool {
         if let Some(sent_at) = self.owed.pop_front() {
             noted.reply_after = Some(now.saturating_sub(sent_at));
-            if is_offer {
-                self.maybe_pushes += 1;
+            if is_offer && self.answered_on_link {
+                self.maybe_pushes.push(now);
             }
+            self.answered_on_link = true;
             return true;
         }
         if is_offer {
             return true;
         }
-        let was_push = self.maybe_pushes > 0;
-        self.maybe_pushes = self.maybe_pushes.saturating_sub(1);
-        was_push || self.last_sent == Some(Sent::Disconnect)
+        self.maybe_pushes.retain(|at| now.saturating_sub(*at) < OVERTAKEN_MAX);
+        if self.maybe_pushes.pop().is_some() {
+            return true;
+        }
+        let due = self.goodbye == Goodbye::Said;
+        if due {
+            self.goodbye = Goodbye::Answered;
+        }
+        due
+    }
+
+    fn give_up_owed(&mut self, now: Micros) {
+        for sent_at in std::mem::take(&mut self.owed) {
+            self.wrong(&mut Noted::default(), Wrong::Unanswered, now, || {
+                format!("no reply for {} ms", now.saturating_sub(sent_at) / 1_000)
+            });
+        }
     }
 
     fn check_envelope(
@@ -363,8 +389,10 @@ impl Ledger {
             self.wrong(noted, Wrong::Misaddressed, now, || {
                 format!(
                     "addressed to {}, not to {uid}",
-                    InstanceUid::from_slice(&message.instance_uid)
-                        .map_or_else(|| format!("{} bytes", message.instance_uid.len()), |uid| uid.to_string())
+                    InstanceUid::from_slice(&message.instance_uid).map_or_else(
+                        || format!("{} bytes", message.instance_uid.len()),
+                        |uid| uid.to_string()
+                    )
                 )
             });
         }
@@ -383,7 +411,8 @@ impl Ledger {
             self.sums.full_state_requests += 1;
             if !std::mem::take(&mut self.full_state_due) && !heads.latest().1.mentions_more {
                 self.wrong(noted, Wrong::Unexpected, now, || {
-                    "asked for full state, which was reported on this link and has no gap".to_owned()
+                    "asked for full state, which was reported on this link and has no gap"
+                        .to_owned()
                 });
             }
         }
@@ -456,6 +485,9 @@ impl Ledger {
             self.wrong(noted, Wrong::Offer, offer.at, || explain(index, &offer, heads));
             return;
         };
+        if self.goodbye != Goodbye::Unsaid {
+            return; // right, but too late for anybody to apply it
+        }
         let artefact = head.expected(index);
         if let Some(held) = &self.held {
             let (held_epoch, held_short) = (held.epoch, held.artefact.short);
@@ -475,8 +507,7 @@ impl Ledger {
             }
         }
         let after = self.held.as_ref().map(|held| held.epoch);
-        let delivery =
-            Delivery { epoch: heads.change_behind(epoch, after, index), at: offer.at };
+        let delivery = Delivery { epoch: heads.change_behind(epoch, after, index), at: offer.at };
         self.sums.offers_right += 1;
         self.deliveries.push(delivery);
         self.held = Some(Held { epoch, artefact: Arc::clone(artefact) });
@@ -518,9 +549,8 @@ impl Ledger {
 fn shape(offer: &wire::AgentRemoteConfig) -> Result<&Bytes, String> {
     let files = offer.config.as_ref().map(|config| &config.config_map);
     let names = || files.map(|files| files.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
-    let file = match files.filter(|files| files.len() == 1).and_then(|files| files.get("")) {
-        Some(file) => file,
-        None => return Err(format!("an offer with the files {:?}, not one with an empty name", names())),
+    let Some(file) = files.filter(|files| files.len() == 1).and_then(|files| files.get("")) else {
+        return Err(format!("an offer with the files {:?}, not one with an empty name", names()));
     };
     if file.content_type != "text/yaml" {
         return Err(format!("content type \"{}\", not text/yaml", file.content_type));
@@ -561,11 +591,17 @@ fn explain(index: u32, offer: &Waiting, heads: &Heads) -> String {
         let got: Vec<&[u8]> = offer.body.split(|byte| *byte == b'\n').collect();
         let wanted: Vec<&[u8]> = expected.bytes.split(|byte| *byte == b'\n').collect();
         let line = got.iter().zip(&wanted).position(|(got, wanted)| got != wanted);
-        let line = line.unwrap_or(got.len().min(wanted.len()));
+        let line = line.unwrap_or_else(|| got.len().min(wanted.len()));
         let show = |lines: &[&[u8]]| {
-            lines.get(line).map_or("its end".to_owned(), |line| {
-                format!("\"{}\"", line.iter().take(120).copied().collect::<Vec<_>>().escape_ascii())
-            })
+            lines.get(line).map_or_else(
+                || "its end".to_owned(),
+                |line| {
+                    format!(
+                        "\"{}\"",
+                        line.iter().take(120).copied().collect::<Vec<_>>().escape_ascii()
+                    )
+                },
+            )
         };
         format!("line {}: expected {}, got {}", line + 1, show(&wanted), show(&got))
     };

@@ -12,7 +12,7 @@ use crate::config::Config;
 use crate::fleet::{Progress, who};
 use crate::heads::{Epoch, Head};
 use crate::host;
-use crate::ledger::{Closed, Sums, Wrong};
+use crate::ledger::{Closed, Finding, Sums, Wrong};
 use crate::model::Arm;
 use crate::shared::Shared;
 
@@ -300,8 +300,11 @@ impl Report {
             found.push(format!("{} collectors never connected", collectors - self.connected));
         }
         if self.wrong > 0 {
-            let kinds: Vec<String> =
-                self.wrong_by_kind.iter().map(|(kind, count)| format!("{kind:?} {count}")).collect();
+            let kinds: Vec<String> = self
+                .wrong_by_kind
+                .iter()
+                .map(|(kind, count)| format!("{kind:?} {count}"))
+                .collect();
             found.push(format!("{} things went wrong: {}", self.wrong, kinds.join(", ")));
         }
         if self.lost > 0 {
@@ -444,7 +447,10 @@ impl Tally {
     }
 
     fn sample(&mut self, closed: &Closed, shared: &Shared) {
-        for finding in &closed.findings {
+        // Found in order of judgement; an offer may wait for that.
+        let mut findings: Vec<&Finding> = closed.findings.iter().collect();
+        findings.sort_by_key(|finding| finding.at);
+        for finding in findings {
             if self.samples.len() >= SAMPLES_MAX {
                 return;
             }
@@ -509,9 +515,8 @@ fn void(own: &Own) -> Option<String> {
             own.connect_lateness_p99_ms
         ));
     }
-    (own.cpu_share > PROCESSOR_SHARE_MAX).then(|| {
-        format!("loadgen itself took {:.0} % of all processors", own.cpu_share * 100.0)
-    })
+    (own.cpu_share > PROCESSOR_SHARE_MAX)
+        .then(|| format!("loadgen itself took {:.0} % of all processors", own.cpu_share * 100.0))
 }
 
 impl Latency {

@@ -170,7 +170,7 @@ mod tests {
     #[test]
     fn an_estate_that_cannot_be_served_at_all_is_an_error() {
         let estate = crate::testing::estate();
-        std::fs::remove_file(estate.path().join("rendered/team/one@next.yaml")).unwrap();
+        fs::remove_file(estate.path().join("rendered/team/one@next.yaml")).unwrap();
         let error = Watcher::open(estate.path()).unwrap_err();
         assert_eq!(
             error.to_string(),

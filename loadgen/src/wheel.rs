@@ -31,7 +31,7 @@ impl Wheel {
         alarm: &mut Alarm,
         now: Micros,
         deadline: Option<Micros>,
-        cx: &mut Context<'_>,
+        cx: &Context<'_>,
     ) -> Poll<()> {
         let Some(deadline) = deadline else { return Poll::Pending };
         if now >= deadline {
@@ -82,26 +82,26 @@ mod tests {
     fn a_task_is_woken_at_its_tick_and_not_before() {
         let (wheel, counter, mut alarm) = (Wheel::default(), Counter::shared(), Alarm::default());
         let waker = Waker::from(Arc::clone(&counter));
-        let mut cx = Context::from_waker(&waker);
-        assert!(wheel.poll_until(&mut alarm, 0, Some(100_000), &mut cx).is_pending());
+        let cx = Context::from_waker(&waker);
+        assert!(wheel.poll_until(&mut alarm, 0, Some(100_000), &cx).is_pending());
         wheel.advance(100_000);
         assert_eq!(counter.count(), 0);
         wheel.advance(120_000);
         assert_eq!(counter.count(), 1);
-        assert!(wheel.poll_until(&mut alarm, 120_000, Some(100_000), &mut cx).is_ready());
+        assert!(wheel.poll_until(&mut alarm, 120_000, Some(100_000), &cx).is_ready());
     }
 
     #[test]
     fn a_deadline_that_moves_away_adds_no_second_waker() {
         let (wheel, counter, mut alarm) = (Wheel::default(), Counter::shared(), Alarm::default());
         let waker = Waker::from(Arc::clone(&counter));
-        let mut cx = Context::from_waker(&waker);
+        let cx = Context::from_waker(&waker);
         for deadline in [100_000, 200_000, 900_000] {
-            assert!(wheel.poll_until(&mut alarm, 0, Some(deadline), &mut cx).is_pending());
+            assert!(wheel.poll_until(&mut alarm, 0, Some(deadline), &cx).is_pending());
         }
         wheel.advance(200_000);
         assert_eq!(counter.count(), 1);
-        assert!(wheel.poll_until(&mut alarm, 200_000, Some(900_000), &mut cx).is_pending());
+        assert!(wheel.poll_until(&mut alarm, 200_000, Some(900_000), &cx).is_pending());
         wheel.advance(920_000);
         assert_eq!(counter.count(), 2);
     }
@@ -110,9 +110,9 @@ mod tests {
     fn a_deadline_that_moves_closer_wakes_at_the_closer_one() {
         let (wheel, counter, mut alarm) = (Wheel::default(), Counter::shared(), Alarm::default());
         let waker = Waker::from(Arc::clone(&counter));
-        let mut cx = Context::from_waker(&waker);
-        assert!(wheel.poll_until(&mut alarm, 0, Some(900_000), &mut cx).is_pending());
-        assert!(wheel.poll_until(&mut alarm, 0, Some(50_000), &mut cx).is_pending());
+        let cx = Context::from_waker(&waker);
+        assert!(wheel.poll_until(&mut alarm, 0, Some(900_000), &cx).is_pending());
+        assert!(wheel.poll_until(&mut alarm, 0, Some(50_000), &cx).is_pending());
         wheel.advance(60_000);
         assert_eq!(counter.count(), 1);
     }

@@ -12,8 +12,8 @@ use std::ops::Range;
 
 use bytes::Bytes;
 use proto::capabilities::{AgentCapabilities, SERVER_REPORT_FULL_STATE};
-use proto::opamp as wire;
 use proto::ids::InstanceUid;
+use proto::opamp as wire;
 
 use crate::clock::{Micros, micros};
 use crate::faults::{self, Reaction};

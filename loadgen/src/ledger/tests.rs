@@ -35,7 +35,10 @@ fn other_bytes_are_wrong_and_explained() {
     assert_eq!(closed.wrongs, [(Wrong::Offer, 1)]);
     let text = &closed.findings[0].text;
     assert!(text.contains("rendered/team/one.yaml"), "{text}");
-    assert!(text.contains("line 2: expected \"# Tier team/one (production), Blueprint team/from@1"), "{text}");
+    assert!(
+        text.contains("line 2: expected \"# Tier team/one (production), Blueprint team/from@1"),
+        "{text}"
+    );
     assert_eq!(closed.held, None);
 }
 
@@ -104,9 +107,19 @@ fn a_reply_to_nothing_is_extra_but_a_push_is_not() {
 fn a_push_that_overtakes_a_reply_is_told_from_it() {
     let mut desk = Desk::new();
     desk.sent(0, Sent::Full);
+    desk.ack(1);
+    desk.sent(2, Sent::Heartbeat);
     assert_eq!(desk.offer(5, &desk.expected(0)).wrong, 0);
     assert_eq!(desk.ack(6).wrong, 0);
     assert_eq!(desk.ack(7).wrong, 1);
+}
+
+#[test]
+fn the_first_answer_on_a_link_is_no_push_so_that_a_second_one_is_extra() {
+    let mut desk = Desk::new();
+    desk.sent(0, Sent::Full);
+    assert_eq!(desk.offer(5, &desk.expected(0)).wrong, 0);
+    assert_eq!(desk.ack(6).wrong, 1);
 }
 
 #[test]
@@ -114,13 +127,33 @@ fn a_missing_reply_is_told_at_the_end_unless_the_link_broke() {
     let mut desk = Desk::new();
     desk.sent(0, Sent::Heartbeat);
     let Desk { ledger, heads, .. } = desk;
-    let closed = ledger.close(500, true, 400, &heads);
+    let closed = ledger.close(500, true, &heads);
     assert_eq!(closed.wrongs, [(Wrong::Unanswered, 1)]);
 
     let mut desk = Desk::new();
     desk.sent(0, Sent::Heartbeat);
     let Desk { ledger, heads, .. } = desk;
-    assert_eq!(ledger.close(500, false, 400, &heads).wrongs, []);
+    assert_eq!(ledger.close(500, false, &heads).wrongs, []);
+}
+
+#[test]
+fn a_goodbye_excuses_no_missing_reply_and_may_be_answered_once() {
+    let mut desk = Desk::new();
+    desk.sent(0, Sent::Delta);
+    desk.sent(500, Sent::Disconnect);
+    assert_eq!(desk.ack(501).wrong, 0);
+    assert_eq!(desk.ack(502).wrong, 1);
+    desk.check(&[(Wrong::Unanswered, 1), (Wrong::Extra, 1)]);
+}
+
+#[test]
+fn an_offer_that_answers_a_goodbye_saves_nobody() {
+    let mut desk = Desk::new();
+    desk.sent(0, Sent::Full);
+    desk.ack(1);
+    desk.sent(500, Sent::Disconnect);
+    desk.offer(501, &desk.expected(0));
+    assert_eq!(desk.close().held, None);
 }
 
 #[test]
@@ -148,14 +181,47 @@ fn every_other_field_is_more_than_an_ack() {
         assert_eq!(closed.wrongs[0].0, wrong);
         assert_eq!(closed.sums.bytes_beyond_acks, closed.sums.bytes_received);
     };
-    check(Wrong::Misaddressed, wire::ServerToAgent { instance_uid: Bytes::from(vec![9; 16]), ..ack_message() });
+    check(
+        Wrong::Misaddressed,
+        wire::ServerToAgent { instance_uid: Bytes::from(vec![9; 16]), ..ack_message() },
+    );
     check(Wrong::Capabilities, wire::ServerToAgent { capabilities: 3, ..ack_message() });
-    check(Wrong::Refused, wire::ServerToAgent { error_response: Some(wire::ServerErrorResponse::default()), ..ack_message() });
+    check(
+        Wrong::Refused,
+        wire::ServerToAgent {
+            error_response: Some(wire::ServerErrorResponse::default()),
+            ..ack_message()
+        },
+    );
     check(Wrong::Unexpected, wire::ServerToAgent { flags: 2, ..ack_message() });
-    check(Wrong::Unexpected, wire::ServerToAgent { agent_identification: Some(wire::AgentIdentification::default()), ..ack_message() });
-    check(Wrong::Unexpected, wire::ServerToAgent { custom_capabilities: Some(wire::CustomCapabilities::default()), ..ack_message() });
-    check(Wrong::Unexpected, wire::ServerToAgent { command: Some(wire::ServerToAgentCommand::default()), ..ack_message() });
-    check(Wrong::Unexpected, wire::ServerToAgent { connection_settings: Some(wire::ConnectionSettingsOffers::default()), ..ack_message() });
+    check(
+        Wrong::Unexpected,
+        wire::ServerToAgent {
+            agent_identification: Some(wire::AgentIdentification::default()),
+            ..ack_message()
+        },
+    );
+    check(
+        Wrong::Unexpected,
+        wire::ServerToAgent {
+            custom_capabilities: Some(wire::CustomCapabilities::default()),
+            ..ack_message()
+        },
+    );
+    check(
+        Wrong::Unexpected,
+        wire::ServerToAgent {
+            command: Some(wire::ServerToAgentCommand::default()),
+            ..ack_message()
+        },
+    );
+    check(
+        Wrong::Unexpected,
+        wire::ServerToAgent {
+            connection_settings: Some(wire::ConnectionSettingsOffers::default()),
+            ..ack_message()
+        },
+    );
 }
 
 #[test]
@@ -345,7 +411,7 @@ impl Desk {
     }
 
     fn close(self) -> Closed {
-        self.ledger.close(Micros::MAX, false, Micros::MAX, &self.heads)
+        self.ledger.close(Micros::MAX, false, &self.heads)
     }
 }
 

@@ -58,8 +58,10 @@ async fn deliver(
         };
         let wait = match outcome {
             Ok((status, headers, body)) => {
-                if !matches!(status, StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS)
-                {
+                if !matches!(
+                    status,
+                    StatusCode::SERVICE_UNAVAILABLE | StatusCode::TOO_MANY_REQUESTS
+                ) {
                     seat.handle_response(status, &headers, body);
                     return true;
                 }

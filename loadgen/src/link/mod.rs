@@ -78,8 +78,7 @@ pub(crate) async fn live(
         Transport::Http => http::live(&mut seat, &mut stop).await,
     };
     let now = seat.now();
-    let reply_timeout = micros(seat.shared.reply_timeout);
-    seat.collector.into_ledger().close(now, connected, reply_timeout, &seat.shared.heads)
+    seat.collector.into_ledger().close(now, connected, &seat.shared.heads)
 }
 
 /// Returns whether a link was up at the end.
@@ -192,7 +191,8 @@ impl Seat {
 
 /// Completes when `deadline` has passed.
 async fn alarm(shared: &Shared, alarm: &mut Alarm, deadline: Option<Micros>) {
-    std::future::poll_fn(|cx| shared.wheel.poll_until(alarm, shared.clock.now(), deadline, cx)).await;
+    std::future::poll_fn(|cx| shared.wheel.poll_until(alarm, shared.clock.now(), deadline, cx))
+        .await;
 }
 
 /// Seconds of a `Retry-After`; a date, which no server of ours sends, counts as absent.

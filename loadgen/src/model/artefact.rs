@@ -34,7 +34,7 @@ impl Artefact {
 /// The short form of a hash as it was received, whatever its shape.
 pub(crate) fn short(hash: &[u8]) -> u64 {
     hash.iter().take(16).fold(0_u64, |sum, byte| {
-        let digit = char::from(*byte).to_digit(16).map_or(u64::from(byte & 15), u64::from);
+        let digit = char::from(*byte).to_digit(16).map_or_else(|| u64::from(byte & 15), u64::from);
         (sum << 4) | digit
     }) | 1
 }

@@ -10,7 +10,11 @@ use twox_hash::XxHash3_64;
 pub fn member(rollout: &Rollout, flat: &BTreeMap<&str, &str>) -> bool {
     let active = usize::try_from(rollout.stage).unwrap_or(usize::MAX);
     let bucket = bucket(rollout, flat);
-    rollout.stages.iter().take(active.saturating_add(1)).any(|stage| admits(&stage.cohort, bucket, flat))
+    rollout
+        .stages
+        .iter()
+        .take(active.saturating_add(1))
+        .any(|stage| admits(&stage.cohort, bucket, flat))
 }
 
 /// 0..10,000, or `None` where a hash attribute is missing or empty.
@@ -27,9 +31,7 @@ pub fn bucket(rollout: &Rollout, flat: &BTreeMap<&str, &str>) -> Option<u64> {
         input.push(0);
     }
     let hash = match &rollout.hash_salt {
-        Some(salt) => {
-            XxHash3_64::oneshot_with_seed(XxHash3_64::oneshot(salt.as_bytes()), &input)
-        }
+        Some(salt) => XxHash3_64::oneshot_with_seed(XxHash3_64::oneshot(salt.as_bytes()), &input),
         None => XxHash3_64::oneshot(&input),
     };
     u64::try_from((u128::from(hash) * 10_000) >> 64).ok()
@@ -41,7 +43,10 @@ fn admits(cohort: &Cohort, bucket: Option<u64>, flat: &BTreeMap<&str, &str>) -> 
             .is_some_and(|value| hosts.values.iter().any(|admitted| admitted == value))
     });
     let by_match = !cohort.matches.is_empty()
-        && cohort.matches.iter().all(|(key, value)| flat.get(key.as_str()) == Some(&value.as_str()));
+        && cohort
+            .matches
+            .iter()
+            .all(|(key, value)| flat.get(key.as_str()) == Some(&value.as_str()));
     let by_percent =
         cohort.percent > 0 && bucket.is_some_and(|bucket| bucket < u64::from(cohort.percent) * 100);
     by_host || by_match || by_percent

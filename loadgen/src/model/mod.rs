@@ -150,8 +150,10 @@ impl Model {
         let flat = attributes.flat();
         let mut best: Option<(usize, &TierModel)> = None;
         for (at, tier) in self.tiers.iter().enumerate() {
-            let matches =
-                tier.selector.iter().all(|(key, value)| flat.get(key.as_str()) == Some(&value.as_str()));
+            let matches = tier
+                .selector
+                .iter()
+                .all(|(key, value)| flat.get(key.as_str()) == Some(&value.as_str()));
             let wins = best.is_none_or(|(_, held)| {
                 tier.selector.len() > held.selector.len()
                     || (tier.selector.len() == held.selector.len() && tier.id < held.id)

@@ -32,7 +32,8 @@ pub(super) fn groups(model: &Model) -> Vec<Group> {
         groups.push(group(id.to_owned(), TIER, with_selector(attributes.clone())));
         let Some(rollout) = rollout else { continue };
         let stages = rollout.stages.iter().map(|stage| &stage.cohort);
-        for (number, cohort) in stages.enumerate().filter(|(_, cohort)| !cohort.matches.is_empty()) {
+        for (number, cohort) in stages.enumerate().filter(|(_, cohort)| !cohort.matches.is_empty())
+        {
             let mut admitted = attributes.clone();
             for (key, value) in &cohort.matches {
                 admitted.insert(key.clone(), fixed(value));

@@ -216,8 +216,10 @@ impl Source {
         match self {
             Self::Text(templates) => {
                 let at = usize::try_from(number).unwrap_or(usize::MAX);
-                let template = templates.get(at).or(templates.last());
-                Value::Text(template.map_or_else(String::new, |template| template.fill(number, index)))
+                let template = templates.get(at).or_else(|| templates.last());
+                Value::Text(
+                    template.map_or_else(String::new, |template| template.fill(number, index)),
+                )
             }
             Self::Fixed(value) => value.clone(),
         }
@@ -258,7 +260,9 @@ fn share(groups: &[Group], collectors: u32) -> Result<Vec<u32>, String> {
         }
     }
     let Some(rest) = u64::from(collectors).checked_sub(fixed) else {
-        return Err(format!("the groups' counts are {fixed} in all, but --collectors is {collectors}"));
+        return Err(format!(
+            "the groups' counts are {fixed} in all, but --collectors is {collectors}"
+        ));
     };
     if weights <= 0.0 {
         return if rest == 0 {
@@ -273,8 +277,12 @@ fn share(groups: &[Group], collectors: u32) -> Result<Vec<u32>, String> {
     let mut given = 0_u64;
     for (at, group) in groups.iter().enumerate() {
         if let Size::Weight(weight) = group.size {
-            #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss,
-                reason = "a share of at most 2^32 fits both, and rounding goes to the remainder")]
+            #[expect(
+                clippy::cast_precision_loss,
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "a share of at most 2^32 fits both, and rounding goes to the remainder"
+            )]
             let (whole, part) = {
                 let exact = rest as f64 * weight / weights;
                 (exact.floor() as u32, exact - exact.floor())
@@ -313,7 +321,8 @@ mod tests {
         for index in 0..plan.len() {
             let attributes = plan.attributes(index);
             let place = model.place(&attributes);
-            reached.insert((model.tier(place).map(str::to_owned), format!("{:?}", model.arm(place))));
+            reached
+                .insert((model.tier(place).map(str::to_owned), format!("{:?}", model.arm(place))));
             if model.arm(place) != Arm::Unmatched && !attributes.flat().contains_key("host.name") {
                 lacking += 1;
             }
@@ -328,7 +337,9 @@ mod tests {
         assert_eq!(reached, BTreeSet::from(expected));
         assert!(lacking > 0);
         let hosts: BTreeSet<_> = (0..plan.len())
-            .filter_map(|index| plan.attributes(index).flat().get("host.name").map(|host| (*host).to_owned()))
+            .filter_map(|index| {
+                plan.attributes(index).flat().get("host.name").map(|host| (*host).to_owned())
+            })
             .collect();
         assert!(hosts.contains("trusted"));
     }

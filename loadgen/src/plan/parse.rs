@@ -75,15 +75,15 @@ fn one() -> u64 {
 /// Largest effective config that a plan may ask for: what a gateway must take (serving.md 10).
 const EFFECTIVE_CONFIG_MAX: usize = 64 << 20;
 
-pub(super) fn parse(
-    text: &str,
-    file: &str,
-) -> Result<(u64, Behaviour, Vec<Group>), PlanError> {
+pub(super) fn parse(text: &str, file: &str) -> Result<(u64, Behaviour, Vec<Group>), PlanError> {
     let place = Place { text, file };
     let raw: File = toml::from_str(text).map_err(|error| place.toml(&error))?;
     let behaviour = place.behaviour(&raw)?;
     let Some(raw_groups) = &raw.group else {
-        return Err(PlanError::whole(file, "no [[group]]: a plan needs at least one kind of collector"));
+        return Err(PlanError::whole(
+            file,
+            "no [[group]]: a plan needs at least one kind of collector",
+        ));
     };
     let mut groups: Vec<Group> = Vec::new();
     for spanned in raw_groups {
@@ -121,10 +121,10 @@ pub(super) fn parse(
         groups.push(Group {
             name: group.name.get_ref().clone(),
             size,
-            claim: group.tier.as_ref().map(|tier| Claim {
-                tier: tier.get_ref().clone(),
-                at: place.at(&tier.span()),
-            }),
+            claim: group
+                .tier
+                .as_ref()
+                .map(|tier| Claim { tier: tier.get_ref().clone(), at: place.at(&tier.span()) }),
             report_only: group.report_only,
             identifying: place.attributes("identifying", &raw.identifying, &group.identifying)?,
             non_identifying: place.attributes(
@@ -159,21 +159,19 @@ impl Place<'_> {
             let span = raw.apply_delay_max.as_ref().map_or(0..0, Spanned::span);
             return Err(self.error(span, "apply_delay_max: must not be shorter than apply_delay"));
         }
-        let at_most = |key: &str, value: Option<&Spanned<usize>>, max: usize, default: usize| {
-            match value {
+        let at_most =
+            |key: &str, value: Option<&Spanned<usize>>, max: usize, default: usize| match value {
                 Some(value) if *value.get_ref() > max => {
                     Err(self.error(value.span(), format!("{key}: must not be greater than {max}")))
                 }
                 Some(value) => Ok(*value.get_ref()),
                 None => Ok(default),
-            }
-        };
+            };
         let jitter = raw.heartbeat_jitter_percent.as_ref();
         if let Some(jitter) = jitter.filter(|jitter| *jitter.get_ref() > 100) {
-            return Err(self.error(
-                jitter.span(),
-                "heartbeat_jitter_percent: must not be greater than 100",
-            ));
+            return Err(
+                self.error(jitter.span(), "heartbeat_jitter_percent: must not be greater than 100")
+            );
         }
         Ok(Behaviour {
             heartbeat,
@@ -245,11 +243,8 @@ impl Place<'_> {
         let line_start = self.text[..span.start].rfind('\n').map_or(0, |at| at + 1);
         let key = self.text[line_start..span.start].split('=').next().unwrap_or_default().trim();
         let named = key.is_empty() || key.starts_with('[') || error.message().contains(key);
-        let message = if named {
-            error.message().to_owned()
-        } else {
-            format!("{key}: {}", error.message())
-        };
+        let message =
+            if named { error.message().to_owned() } else { format!("{key}: {}", error.message()) };
         self.error(span, message)
     }
 
@@ -323,18 +318,51 @@ mod tests {
             let error = Plan::parse(text, "p.toml", 10).unwrap_err().to_string();
             assert_eq!(error, expected, "{text}");
         };
-        check("heartbeet = \"1s\"\n", "p.toml:1:1: unknown field `heartbeet`, expected one of `seed`, `heartbeat`, `heartbeat_jitter_percent`, `apply_delay`, `apply_delay_max`, `effective_config_bytes`, `reconnect`, `identifying`, `non_identifying`, `group`");
+        check(
+            "heartbeet = \"1s\"\n",
+            "p.toml:1:1: unknown field `heartbeet`, expected one of `seed`, `heartbeat`, `heartbeat_jitter_percent`, `apply_delay`, `apply_delay_max`, `effective_config_bytes`, `reconnect`, `identifying`, `non_identifying`, `group`",
+        );
         check("seed = \"x\"\n", "p.toml:1:8: seed: invalid type: string \"x\", expected u64");
-        check("\nheartbeat = \"soon\"\n[[group]]\nname=\"a\"\ncount=10\n", "p.toml:2:13: heartbeat: \"soon\" is not a duration: write a number and a unit, such as 500ms, 30s, 2m or 1h");
-        check("heartbeat = \"0s\"\n[[group]]\nname=\"a\"\ncount=10\n", "p.toml:1:13: heartbeat: must be longer than 0");
-        check("apply_delay = \"2s\"\napply_delay_max = \"1s\"\n", "p.toml:2:19: apply_delay_max: must not be shorter than apply_delay");
+        check(
+            "\nheartbeat = \"soon\"\n[[group]]\nname=\"a\"\ncount=10\n",
+            "p.toml:2:13: heartbeat: \"soon\" is not a duration: write a number and a unit, such as 500ms, 30s, 2m or 1h",
+        );
+        check(
+            "heartbeat = \"0s\"\n[[group]]\nname=\"a\"\ncount=10\n",
+            "p.toml:1:13: heartbeat: must be longer than 0",
+        );
+        check(
+            "apply_delay = \"2s\"\napply_delay_max = \"1s\"\n",
+            "p.toml:2:19: apply_delay_max: must not be shorter than apply_delay",
+        );
         check("", "p.toml: no [[group]]: a plan needs at least one kind of collector");
-        check("[[group]]\nname = \"a\"\n", "p.toml:2:8: group \"a\" has neither count nor weight: say how many of them there are");
-        check("[[group]]\nname = \"a\"\nweight = 0.0\n", "p.toml:3:10: group.weight: must be greater than 0");
-        check("[[group]]\nname = \"a\"\ncount = 1\nweight = 1.0\n", "p.toml:4:10: group.weight: a group has either a count or a weight, not both");
-        check("[[group]]\nname = \"a\"\ncount = 1\n[[group]]\nname = \"a\"\ncount = 1\n", "p.toml:5:8: group.name: \"a\" is there twice");
-        check("[[group]]\nname = \"a\"\nweight = 1.0\nidentifying = { \"x\" = \"{q}\" }\n", "p.toml:4:23: identifying.\"x\": unknown placeholder in \"{q}\": there are {n}, {i}, {n%4} and {i%4}");
-        check("[[group]]\nname = \"a\"\nweight = 1.0\n[group.identifying]\nx = []\n", "p.toml:5:5: identifying.\"x\": the list is empty; its last text is for all that it does not name");
-        check("[[group]]\nname = \"a\"\ncount = 4\n", "p.toml: the groups' counts are 4 in all, but --collectors is 10: give one of them a weight in place of its count");
+        check(
+            "[[group]]\nname = \"a\"\n",
+            "p.toml:2:8: group \"a\" has neither count nor weight: say how many of them there are",
+        );
+        check(
+            "[[group]]\nname = \"a\"\nweight = 0.0\n",
+            "p.toml:3:10: group.weight: must be greater than 0",
+        );
+        check(
+            "[[group]]\nname = \"a\"\ncount = 1\nweight = 1.0\n",
+            "p.toml:4:10: group.weight: a group has either a count or a weight, not both",
+        );
+        check(
+            "[[group]]\nname = \"a\"\ncount = 1\n[[group]]\nname = \"a\"\ncount = 1\n",
+            "p.toml:5:8: group.name: \"a\" is there twice",
+        );
+        check(
+            "[[group]]\nname = \"a\"\nweight = 1.0\nidentifying = { \"x\" = \"{q}\" }\n",
+            "p.toml:4:23: identifying.\"x\": unknown placeholder in \"{q}\": there are {n}, {i}, {n%4} and {i%4}",
+        );
+        check(
+            "[[group]]\nname = \"a\"\nweight = 1.0\n[group.identifying]\nx = []\n",
+            "p.toml:5:5: identifying.\"x\": the list is empty; its last text is for all that it does not name",
+        );
+        check(
+            "[[group]]\nname = \"a\"\ncount = 4\n",
+            "p.toml: the groups' counts are 4 in all, but --collectors is 10: give one of them a weight in place of its count",
+        );
     }
 }

@@ -20,7 +20,11 @@ impl fmt::Display for Report {
         writeln!(f, "extra messages         {}", self.extra_messages)?;
         writeln!(f, "unanswered             {}", self.unanswered)?;
         writeln!(f, "links lost             {}", self.links_lost)?;
-        writeln!(f, "messages sent          {} ({:.0}/s)", self.messages_sent, self.messages_per_s)?;
+        writeln!(
+            f,
+            "messages sent          {} ({:.0}/s)",
+            self.messages_sent, self.messages_per_s
+        )?;
         writeln!(f, "acks                   {}", self.acks)?;
         writeln!(f, "full-state requests    {}", self.full_state_requests)?;
         writeln!(f, "bytes received         {}", self.bytes_received)?;
@@ -39,7 +43,8 @@ impl fmt::Display for Report {
         line(f, "connect to offer", &self.connect_to_offer)?;
         line(f, "change to offer", &self.change_to_offer)?;
         line(f, "message to reply", &self.reply)?;
-        let after = |value: Option<f64>| value.map_or("never".to_owned(), |s| format!("{s:.2} s"));
+        let after =
+            |value: Option<f64>| value.map_or_else(|| "never".to_owned(), |s| format!("{s:.2} s"));
         writeln!(f, "all offered after      {}", after(self.all_offered_after_s))?;
         writeln!(f, "all settled after      {}", after(self.all_settled_after_s))?;
         if let Some(rate) = self.connects_per_s {
@@ -61,7 +66,12 @@ impl fmt::Display for Report {
             writeln!(
                 f,
                 "{:?} at {} ms, collector {} ({}): {}\n  {}",
-                sample.wrong, sample.at_ms, sample.collector, sample.group, sample.text, sample.attributes
+                sample.wrong,
+                sample.at_ms,
+                sample.collector,
+                sample.group,
+                sample.text,
+                sample.attributes
             )?;
         }
         for problem in &self.problems {
@@ -104,6 +114,11 @@ fn line(f: &mut fmt::Formatter<'_>, name: &str, latency: &Latency) -> fmt::Resul
     writeln!(
         f,
         "{name:<22} p50 {:.1} ms, p90 {:.1}, p99 {:.1}, p99.9 {:.1}, max {:.1} ({} times)",
-        latency.p50_ms, latency.p90_ms, latency.p99_ms, latency.p999_ms, latency.max_ms, latency.count
+        latency.p50_ms,
+        latency.p90_ms,
+        latency.p99_ms,
+        latency.p999_ms,
+        latency.max_ms,
+        latency.count
     )
 }

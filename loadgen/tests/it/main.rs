@@ -1,5 +1,7 @@
 //! loadgen against servers that tell the truth and servers that lie.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 #[path = "../../src/testing.rs"]
 mod testing;
 

@@ -26,7 +26,8 @@ fn both_agree_at_every_stage() {
     for stage in 0..2 {
         estate.set_stage(stage);
         let both = Both::read(estate.path());
-        let arms: Vec<Arm> = (0..2_000).map(|index| both.check(&both.plan.attributes(index))).collect();
+        let arms: Vec<Arm> =
+            (0..2_000).map(|index| both.check(&both.plan.attributes(index))).collect();
         assert!(arms.contains(&Arm::Candidate) && arms.contains(&Arm::Base));
     }
 }
@@ -87,7 +88,8 @@ impl Both {
         let tree = Tree::read_dir(path, "estate").unwrap();
         let plain = Model::read(&tree).unwrap();
         let served = snapshot::served::from_tree(&tree, None).unwrap();
-        let encode = |artefact: &render::artefact::Artefact, _: &_| -> Bytes { artefact.bytes().clone() };
+        let encode =
+            |artefact: &render::artefact::Artefact, _: &_| -> Bytes { artefact.bytes().clone() };
         let fast = snapshot::compile(&served, encode).unwrap();
         let plan = Plan::derive(&plain, 2_000).unwrap();
         Self { plain, fast, plan }
@@ -95,7 +97,11 @@ impl Both {
 
     fn check(&self, attributes: &Attributes) -> Arm {
         let mut slots = self.fast.slots();
-        slots.fill(&self.fast.symbols, texts(&attributes.non_identifying), texts(&attributes.identifying));
+        slots.fill(
+            &self.fast.symbols,
+            texts(&attributes.non_identifying),
+            texts(&attributes.identifying),
+        );
         let placement = self.fast.place(&slots);
         let offer = self.fast.offer(&placement);
         let place = self.plain.place(attributes);

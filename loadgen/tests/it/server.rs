@@ -48,7 +48,8 @@ pub(crate) enum Lie {
     NoOffer,
     /// Offers to those who accept none.
     Foreign,
-    /// After a change, pushes the candidate to one who is no member.
+    /// After a change, pushes the candidate to one who is no member: host bridge-a2, whose bucket
+    /// is 9,791 of 10,000.
     PushToOutsider,
     /// After a change, pushes to everybody whatever they hold.
     PushToAll,
@@ -214,10 +215,16 @@ impl Link {
         let applied = status.is_some_and(|status| status.status == 1);
         self.applied |= applied;
         let known = self.attributes.is_some();
-        let full_state = !known || (lie == Lie::FullStateAlways && message.agent_description.is_none());
+        let full_state =
+            !known || (lie == Lie::FullStateAlways && message.agent_description.is_none());
         let mut reply = self.bare();
+        if lie == Lie::OtherUid {
+            reply.instance_uid = Bytes::from_static(&[7; 16]);
+        }
         reply.flags = u64::from(full_state);
-        if let Some(offer) = self.decide(model, lie, applied && lie == Lie::Again) {
+        if message.agent_disconnect.is_none()
+            && let Some(offer) = self.decide(model, lie, applied && lie == Lie::Again)
+        {
             reply.remote_config = Some(offer);
         }
         let mut bytes = reply.encode_to_vec();
@@ -236,7 +243,7 @@ impl Link {
         }
         let mut message = self.bare();
         message.remote_config = self.decide(model, lie, lie == Lie::PushToAll);
-        if lie == Lie::PushToOutsider && self.is("outsider") {
+        if lie == Lie::PushToOutsider && self.is("bridge-a2") {
             let member = Attributes {
                 identifying: vec![("service.name".to_owned(), Value::Text("one".to_owned()))],
                 non_identifying: vec![("host.name".to_owned(), Value::Text("trusted".to_owned()))],
