@@ -11,7 +11,7 @@ const NO_COMMIT: &str = "0000000";
 
 pub(super) fn run(arguments: &CheckArgs) -> Result<Done, Failure> {
     let format = arguments.output.format;
-    let loaded = Loaded::read(&arguments.estate, &arguments.catalogue)?;
+    let loaded = Loaded::read(&arguments.estate, &arguments.catalogue, format)?;
     let rendered = loaded.render(&load::commit(NO_COMMIT)?, format)?;
     let findings = rendered.findings;
     Ok(Done::good(match format {

@@ -1,15 +1,18 @@
 //! Loading in the order that decides which error is seen first: teams, catalogue, policy,
 //! Blueprints, topology, telemetry.
 
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
 
 use render::compile::{self, Commit, Rendered};
 use render::estate::{self, Sources, Teams};
 use render::finding::Finding;
 use render::policy::{Catalogue, Policy};
+use render::problem::Refusal;
 use render::tree::Tree;
 
-use super::{Failure, Format};
+use super::{Failure, Format, NOT_LOADED, REFUSED};
 
 /// All that a render needs.
 pub(super) struct Loaded {
@@ -21,9 +24,10 @@ pub(super) struct Loaded {
 }
 
 impl Loaded {
-    pub(super) fn read(estate: &Path, catalogue: &Path) -> Result<Self, Failure> {
+    pub(super) fn read(estate: &Path, catalogue: &Path, format: Format) -> Result<Self, Failure> {
+        let not_loaded = |refusal: Refusal| Failure::from_refusal(NOT_LOADED, &refusal, format);
         let tree = read_tree(estate)?;
-        let (teams, catalogue, policy) = read_policy(&tree, catalogue)?;
+        let (teams, catalogue, policy) = read_policy(&tree, catalogue, format)?;
         let blueprints = estate::load_blueprints(&tree).map_err(not_loaded)?;
         let topology = estate::load_topology(&tree).map_err(not_loaded)?;
         let telemetry = estate::load_telemetry(&tree).map_err(not_loaded)?;
@@ -40,7 +44,7 @@ impl Loaded {
     /// Renders in memory, with the findings of loading before those of rendering.
     pub(super) fn render(self, commit: &Commit, format: Format) -> Result<Rendered, Failure> {
         let rendered = compile::render(&self.sources, &self.catalogue, &self.policy, commit)
-            .map_err(|refusal| Failure::from_refusal(&refusal, format))?;
+            .map_err(|refusal| Failure::from_refusal(REFUSED, &refusal, format))?;
         let mut findings = self.findings;
         findings.extend(rendered.findings);
         Ok(Rendered { files: rendered.files, findings })
@@ -49,18 +53,24 @@ impl Loaded {
 
 /// The estate's files; error texts call its root what the user called it.
 pub(super) fn read_tree(estate: &Path) -> Result<Tree, Failure> {
-    Tree::read_dir(estate, &estate.to_string_lossy()).map_err(not_loaded)
+    Tree::read_dir(estate, &estate.to_string_lossy())
+        .map_err(|error| Failure::not_loaded(error.to_string()))
 }
+
+/// Bytes of a Catalogue. All of a distribution's 268 components make 250 kB.
+const MAX_CATALOGUE_BYTES: u64 = 16 << 20;
 
 /// All that a palette needs.
 pub(super) fn read_policy(
     tree: &Tree,
     catalogue: &Path,
+    format: Format,
 ) -> Result<(Teams, Catalogue, Policy), Failure> {
+    let not_loaded = |refusal: Refusal| Failure::from_refusal(NOT_LOADED, &refusal, format);
     let teams = estate::load_teams(tree).map_err(not_loaded)?;
     let file = catalogue.display().to_string();
-    let bytes = std::fs::read(catalogue).map_err(|error| {
-        Failure::NotLoaded(format!("cannot read the catalogue {file}: {error}"))
+    let bytes = read_bounded(catalogue, MAX_CATALOGUE_BYTES).map_err(|error| {
+        Failure::not_loaded(format!("cannot read the catalogue {file}: {error}"))
     })?;
     let catalogue = Catalogue::parse(&bytes, &file).map_err(not_loaded)?;
     let policy = Policy::load(tree, &teams, &catalogue).map_err(not_loaded)?;
@@ -68,9 +78,14 @@ pub(super) fn read_policy(
 }
 
 pub(super) fn commit(text: &str) -> Result<Commit, Failure> {
-    Commit::parse(text).map_err(|error| Failure::NotLoaded(format!("--commit: {error}")))
+    Commit::parse(text).map_err(|error| Failure::not_loaded(format!("--commit: {error}")))
 }
 
-pub(super) fn not_loaded(error: impl std::fmt::Display) -> Failure {
-    Failure::NotLoaded(error.to_string())
+fn read_bounded(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let read = File::open(path)?.take(limit + 1).read_to_end(&mut bytes)?;
+    if read as u64 > limit {
+        return Err(io::Error::other(format!("it is larger than {limit} bytes")));
+    }
+    Ok(bytes)
 }

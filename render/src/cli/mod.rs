@@ -38,11 +38,10 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::from(REFUSED),
             Err(error) => fail(REFUSED, &format!("cannot write to stdout: {error}")),
         },
-        Err(Failure::NotLoaded(text)) => fail(NOT_LOADED, &text),
-        Err(Failure::Refused { text, output }) => {
+        Err(Failure { code, text, output }) => {
             // The text on stderr says the same; a reader of stdout that has gone loses nothing.
             let _ = io::stdout().lock().write_all(output.as_bytes());
-            fail(REFUSED, &text)
+            fail(code, &text)
         }
     }
 }
@@ -66,25 +65,32 @@ impl Done {
 }
 
 /// Why a command ended early.
-enum Failure {
-    /// Exit 2.
-    NotLoaded(String),
-    /// Exit 1. `output` still goes to stdout.
-    Refused { text: String, output: String },
+struct Failure {
+    code: u8,
+    /// For stderr, after `render: `.
+    text: String,
+    /// For stdout.
+    output: String,
 }
 
 impl Failure {
-    fn refused(text: String) -> Self {
-        Self::Refused { text, output: String::new() }
+    /// Exit 2.
+    fn not_loaded(text: String) -> Self {
+        Self { code: NOT_LOADED, text, output: String::new() }
     }
 
-    /// A refusal of the renderer, told on stdout too where JSON is asked for.
-    fn from_refusal(refusal: &Refusal, format: Format) -> Self {
+    /// Exit 1.
+    fn refused(text: String) -> Self {
+        Self { code: REFUSED, text, output: String::new() }
+    }
+
+    /// Tells the problems on stdout too where JSON is asked for.
+    fn from_refusal(code: u8, refusal: &Refusal, format: Format) -> Self {
         let output = match format {
             Format::Text => String::new(),
             Format::Json => report::line(&report::refusal(refusal)),
         };
-        Self::Refused { text: refusal.to_string(), output }
+        Self { code, text: refusal.to_string(), output }
     }
 }
 

@@ -8,11 +8,12 @@ use super::{Done, Failure, Format, PaletteArgs, report};
 
 pub(super) fn run(arguments: &PaletteArgs) -> Result<Done, Failure> {
     let tree = read_tree(&arguments.estate)?;
-    let (teams, catalogue, policy) = read_policy(&tree, &arguments.catalogue)?;
+    let format = arguments.output.format;
+    let (teams, catalogue, policy) = read_policy(&tree, &arguments.catalogue, format)?;
     let palettes = Palettes::resolve(&teams, &policy, &catalogue);
     let team = &arguments.team;
     let Some(palette) = palettes.of(team) else {
-        return Err(Failure::NotLoaded(format!(
+        return Err(Failure::not_loaded(format!(
             "team {team:?} is not in {}",
             tree.display("teams.yaml")
         )));
@@ -23,7 +24,7 @@ pub(super) fn run(arguments: &PaletteArgs) -> Result<Done, Failure> {
         .collect();
     let total = catalogue.components().len();
     let source = format!("{} {}", catalogue.repository, catalogue.reference);
-    Ok(Done::good(match arguments.output.format {
+    Ok(Done::good(match format {
         Format::Text => {
             let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);
             let mut text = format!(

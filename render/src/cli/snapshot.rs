@@ -6,14 +6,15 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use render::snapshot::file::{self, signing_key};
 use render::snapshot::served;
 
-use super::load::{commit, not_loaded, read_tree};
+use super::load::{commit, read_tree};
 use super::{Done, Failure, SnapshotArgs, history, report};
 
 pub(super) fn run(arguments: &SnapshotArgs) -> Result<Done, Failure> {
     let stated = arguments.commit.as_deref().map(commit).transpose()?;
     let key = arguments.sign.as_deref().map(read_key).transpose()?;
     let tree = read_tree(&arguments.estate)?;
-    let topology = render::estate::load_topology(&tree).map_err(not_loaded)?;
+    let topology = render::estate::load_topology(&tree)
+        .map_err(|refusal| Failure::not_loaded(refusal.to_string()))?;
     let stated = stated.as_ref().map(|commit| commit.as_str());
     let mut served = served::from_topology(&topology, &tree, stated)
         .map_err(|refusal| Failure::refused(refusal.to_string()))?;
@@ -44,8 +45,8 @@ pub(super) fn run(arguments: &SnapshotArgs) -> Result<Done, Failure> {
 fn read_key(path: &Path) -> Result<ed25519_dalek::SigningKey, Failure> {
     let shown = path.display();
     let pem = std::fs::read_to_string(path)
-        .map_err(|error| Failure::NotLoaded(format!("cannot read the key {shown}: {error}")))?;
-    signing_key(&pem).map_err(|error| Failure::NotLoaded(format!("{shown}: {error}")))
+        .map_err(|error| Failure::not_loaded(format!("cannot read the key {shown}: {error}")))?;
+    signing_key(&pem).map_err(|error| Failure::not_loaded(format!("{shown}: {error}")))
 }
 
 #[expect(

@@ -8,16 +8,16 @@ use render::write::{Difference, Written, compare, write};
 use serde_json::json;
 
 use super::load::{self, Loaded};
-use super::{Done, Failure, Format, RenderArgs, report};
+use super::{Done, Failure, Format, REFUSED, RenderArgs, report};
 
 pub(super) fn run(arguments: &RenderArgs) -> Result<Done, Failure> {
     let (Some(estate), Some(catalogue)) = (&arguments.estate, &arguments.catalogue) else {
-        return Err(Failure::NotLoaded("--estate and --catalogue are needed".to_owned()));
+        return Err(Failure::not_loaded("--estate and --catalogue are needed".to_owned()));
     };
     let out = arguments.out.as_deref().unwrap_or(estate);
     let format = arguments.output.format;
     let stated = arguments.commit.as_deref().map(load::commit).transpose()?;
-    let loaded = Loaded::read(estate, catalogue)?;
+    let loaded = Loaded::read(estate, catalogue, format)?;
     let commit = match stated {
         Some(commit) => commit,
         None => commit_on_disk(out)?,
@@ -87,10 +87,9 @@ fn check(out: &Path, rendered: Rendered, format: Format) -> Result<Done, Failure
     }
     let count = missing.len() + differs.len() + stale.len();
     let files = if count == 1 { "1 file is" } else { &format!("{count} files are") };
-    Err(Failure::Refused {
-        text: format!("{files} not what the sources render to; render again and commit the result"),
-        output,
-    })
+    let text =
+        format!("{files} not what the sources render to; render again and commit the result");
+    Err(Failure { code: REFUSED, text, output })
 }
 
 /// A commit cannot hold its own id, so a check renders at the one that the tree is stamped with.

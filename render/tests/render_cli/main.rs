@@ -2,6 +2,7 @@
 //! estate.md, section 2.
 
 mod common;
+mod determinism;
 mod documents;
 mod findings;
 mod guide;

@@ -127,3 +127,15 @@ fn a_refusal_as_json_names_file_line_column_and_key() {
     assert_eq!(problem["key"], "blueprint");
     assert!(ran.stderr.contains(problem["text"].as_str().expect("a text")));
 }
+
+#[test]
+fn a_load_error_as_json_does_too() {
+    let estate = Estate::small();
+    estate.write("teams/a/tiers/edge.yaml", "owner: ann\nenvironment: staging\nblueprint: nope\n");
+    let ran = estate.render(&["-o", "json"]);
+    assert_eq!(ran.code, 2);
+    let json: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
+    assert_eq!(json["error"], "invalid topology sources");
+    assert_eq!(json["problems"][0]["line"], 3);
+    assert_eq!(json["problems"][0]["key"], "blueprint");
+}

@@ -82,6 +82,45 @@ fn what_cannot_be_written_whole_is_not_written_at_all() {
     assert!(ran.stderr.contains("/dev/null/out"), "{}", ran.stderr);
 }
 
+/// A disk that fills up half-way, played by a limit on the size of a file: the small files fit,
+/// an artefact does not.
+#[test]
+fn a_full_disk_changes_nothing() {
+    let estate = Estate::small();
+    estate.rendered();
+    estate.remove("rendered/_estate/unmatched.yaml");
+    let long = format!(
+        "{{name: work, class: processor, type: batch, version: 1, config: {{a: {}}}}}",
+        "x".repeat(9000)
+    );
+    estate.blueprint("plain", 1, &long, "traces: [in, out, work]");
+    estate.replace(
+        "teams/a/blueprints/plain.yaml",
+        "  - {name: work, class: processor, type: batch, version: 1}\n",
+        "",
+    );
+    let before = files(&estate.root());
+    let script = format!(
+        "trap '' XFSZ; ulimit -f 8; exec {} -estate ../my-estate -catalogue ../my-estate/{CATALOGUE} -commit abcdef0",
+        env!("CARGO_BIN_EXE_render")
+    );
+    let output = std::process::Command::new("sh")
+        .args(["-c", &script])
+        .current_dir(estate.bin())
+        .output()
+        .expect("a shell");
+    let stderr = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(output.status.code(), Some(1), "{stderr}");
+    assert!(output.stdout.is_empty());
+    assert!(
+        stderr.starts_with("render: cannot write ../my-estate/rendered/a/edge.yaml: "),
+        "{stderr}"
+    );
+    assert!(stderr.contains("nothing has been changed"), "{stderr}");
+    assert_eq!(files(&estate.root()), before);
+    assert_eq!(ls(&estate.root().join("rendered")), ["_estate", "a"]);
+}
+
 #[test]
 fn a_directory_that_is_a_link_is_not_written_through() {
     let estate = Estate::small();
