@@ -1,0 +1,80 @@
+"""Every command in the documentation, run as it is printed.
+
+A page's ```sh blocks are one session, in a fresh copy of the repository's fixtures. A `gateway serve` stays
+in the background until its page ends; every other command must exit with 0, or with N where its
+line ends in `# exits N`. `cargo run --release --bin X --` is the built binary X, `cargo test` is
+what CI runs anyway.
+"""
+
+import pathlib
+import re
+import shutil
+import subprocess
+import tempfile
+import unittest
+
+from harness import BINARIES, ROOT
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+ELSEWHERE = ("cargo test", "cargo bench", ".ci/run", "interop/run")
+
+
+def commands(page: pathlib.Path):
+    for block in re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.M | re.S):
+        joined = block.replace("\\\n", " ")
+        for line in joined.splitlines():
+            if line.strip() and not line.startswith("#"):
+                yield line
+
+
+class Documentation(unittest.TestCase):
+    def run_page(self, page):
+        with tempfile.TemporaryDirectory(prefix="interop-docs-") as scratch:
+            work = pathlib.Path(scratch) / "repository"
+            work.mkdir()
+            shutil.copytree(ROOT / "fixtures" / "estates" / "demo", work / "fixtures" / "estates" / "demo")
+            if (ROOT / "loadgen" / "plans").exists():
+                shutil.copytree(ROOT / "loadgen" / "plans", work / "loadgen" / "plans")
+            background = []
+            try:
+                for line in commands(page):
+                    if line.startswith(ELSEWHERE):
+                        continue
+                    expected = int(found.group(1)) if (found := re.search(r"# exits (\d+)$", line)) else 0
+                    command = re.sub(r"cargo run --release --bin (\w+) --", lambda m: str(BINARIES / m.group(1)), line)
+                    with self.subTest(command=line):
+                        if re.search(r"gateway serve|gateway -- serve", line) and expected == 0:
+                            background.append(self.serve(command, work))
+                            continue
+                        run = subprocess.run(
+                            ["bash", "-euo", "pipefail", "-c", command],
+                            cwd=work, capture_output=True, text=True, timeout=180, stdin=subprocess.DEVNULL,
+                        )
+                        self.assertEqual(run.returncode, expected, f"{run.stdout}\n{run.stderr}")
+            finally:
+                for process in background:
+                    process.terminate()
+                for process in background:
+                    process.wait(30)
+
+    def serve(self, command, work):
+        process = subprocess.Popen(
+            ["bash", "-c", f"exec {command} --drain-delay 0s --drain 1s"],
+            cwd=work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for line in process.stdout:
+            if line.startswith("metrics"):
+                return process
+        self.fail(f"{command} ended: {process.stderr.read()}")
+
+    def test_every_command_of_every_page(self):
+        seen = 0
+        for page in PAGES:
+            with self.subTest(page=page.relative_to(ROOT).as_posix()):
+                seen += sum(1 for _ in commands(page))
+                self.run_page(page)
+        self.assertGreater(seen, 15)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
