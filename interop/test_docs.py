@@ -9,6 +9,7 @@ what CI runs anyway.
 import pathlib
 import re
 import shutil
+import socket
 import subprocess
 import tempfile
 import unittest
@@ -17,6 +18,12 @@ from harness import BINARIES, ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 ELSEWHERE = ("cargo test", "cargo bench", ".ci/run", "interop/run")
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
 
 
 def commands(page: pathlib.Path):
@@ -36,15 +43,22 @@ class Documentation(unittest.TestCase):
             if (ROOT / "loadgen" / "plans").exists():
                 shutil.copytree(ROOT / "loadgen" / "plans", work / "loadgen" / "plans")
             background = []
+            # The pages show the default ports; the test takes free ones.
+            ports = {port: free_port() for port in (4320, 4321)}
             try:
                 for line in commands(page):
                     if line.startswith(ELSEWHERE):
                         continue
                     expected = int(found.group(1)) if (found := re.search(r"# exits (\d+)$", line)) else 0
                     command = re.sub(r"cargo run --release --bin (\w+) --", lambda m: str(BINARIES / m.group(1)), line)
+                    for default, free in ports.items():
+                        command = command.replace(f"127.0.0.1:{default}", f"127.0.0.1:{free}")
+                    if command.startswith(str(BINARIES / "loadgen")) and "--endpoint" not in command:
+                        command += f" --endpoint ws://127.0.0.1:{ports[4320]}/v1/opamp"
                     with self.subTest(command=line):
                         if re.search(r"gateway serve|gateway -- serve", line) and expected == 0:
-                            background.append(self.serve(command, work))
+                            flags = f"--listen 127.0.0.1:{ports[4320]} --admin 127.0.0.1:{ports[4321]}"
+                            background.append(self.serve(f"{command} {flags}", work))
                             continue
                         run = subprocess.run(
                             ["bash", "-euo", "pipefail", "-c", command],
