@@ -2,11 +2,11 @@
 
 mod blueprint;
 mod component;
-pub(crate) mod decode;
+mod decode;
 mod duration;
 mod model;
-pub(crate) mod names;
-pub(crate) mod object;
+mod names;
+mod object;
 mod rollout;
 mod service;
 mod teams;

@@ -45,3 +45,20 @@ fn the_topology_of_the_demo_estate_loads() {
     assert_eq!(estate::rollout_findings(&topology), []);
     assert_eq!(estate::selector_findings(&topology), []);
 }
+
+#[test]
+fn the_rest_of_the_demo_estate_loads() {
+    let tree = demo();
+    let teams = estate::load_teams(&tree).unwrap();
+    assert_eq!(teams.by_id.len(), 4);
+    assert_eq!(teams.owner_team["gateway-owners"], "data-flow");
+    let loaded = estate::load_blueprints(&tree).unwrap();
+    assert_eq!(loaded.findings, []);
+    let next = &loaded.blueprints[&Name::new("data-flow", "bridge-next")];
+    assert_eq!(next.version.value, 1);
+    assert_eq!(next.components.keys().collect::<Vec<_>>(), ["origin", "sample"]);
+    assert_eq!(next.lanes.len(), 2);
+    assert_eq!(loaded.components[&Name::new("platform", "backend")].version, 5);
+    let telemetry = estate::load_telemetry(&tree).unwrap();
+    assert_eq!(telemetry.endpoint_of("production"), "https://telemetry.example.com:4318");
+}
