@@ -3,7 +3,7 @@
 use proto::frame::{FrameError, strip_header};
 
 /// `data` is the payload of a WebSocket message.
-pub fn run(data: &[u8]) {
+pub(crate) fn run(data: &[u8]) {
     // A slow reading: the value of the varint that `data` starts with, and its length.
     let len = data.iter().take(10).position(|byte| *byte < 0x80).map(|last| last + 1);
     let value = len.and_then(|len| {

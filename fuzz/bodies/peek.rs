@@ -7,7 +7,7 @@ use proto::opamp::{self, any_value};
 use proto::peek::{self, Attributes, Peek, PeekErrorKind, Status};
 
 /// `data` is a protobuf message, or not.
-pub fn run(data: &[u8]) {
+pub(crate) fn run(data: &[u8]) {
     match (opamp::AgentToServer::decode(data), Peek::parse(data)) {
         (Ok(full), Ok(peek)) => assert_agree(&full, &peek),
         (Ok(full), Err(error)) => {

@@ -4,7 +4,7 @@ use proto::ws::{Decoder, Event, Input, Limits, Violation};
 
 /// An event that is not borrowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Said {
+pub(crate) enum Said {
     /// A message.
     Message(Vec<u8>),
     /// A ping.
@@ -17,17 +17,17 @@ pub enum Said {
 
 /// What came of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// In order.
-    pub said: Vec<Said>,
+    pub(crate) said: Vec<Said>,
     /// The end, if it was one.
-    pub violation: Option<Violation>,
+    pub(crate) violation: Option<Violation>,
     /// Nothing has begun that is not finished.
-    pub idle: bool,
+    pub(crate) idle: bool,
 }
 
 /// The first byte of `data` chooses the limit, the second how the rest is cut into pieces.
-pub fn run(data: &[u8]) {
+pub(crate) fn run(data: &[u8]) {
     let [limit, cut, stream @ ..] = data else { return };
     let limits = Limits { message_bytes: usize::from(*limit) * 8 };
     let cut = usize::from(*cut);
@@ -36,7 +36,11 @@ pub fn run(data: &[u8]) {
 }
 
 /// Feeds `stream` to the decoder, cut into pieces of those sizes.
-pub fn in_pieces(stream: &[u8], sizes: impl IntoIterator<Item = usize>, limits: Limits) -> Outcome {
+pub(crate) fn in_pieces(
+    stream: &[u8],
+    sizes: impl IntoIterator<Item = usize>,
+    limits: Limits,
+) -> Outcome {
     let mut outcome = Outcome::default();
     let mut parked: Option<Box<Decoder>> = None;
     let mut left = stream;
@@ -79,7 +83,7 @@ pub fn in_pieces(stream: &[u8], sizes: impl IntoIterator<Item = usize>, limits: 
 }
 
 /// The slow reading of the whole stream.
-pub fn as_a_whole(stream: &[u8], limits: Limits) -> Outcome {
+pub(crate) fn as_a_whole(stream: &[u8], limits: Limits) -> Outcome {
     let mut outcome = Outcome::default();
     let mut message: Option<Vec<u8>> = None;
     let mut at = 0;

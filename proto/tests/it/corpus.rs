@@ -16,6 +16,11 @@ fn peek_holds_on_its_corpus() {
 }
 
 #[test]
+fn session_holds_on_its_corpus() {
+    replay("session", bodies::session::run);
+}
+
+#[test]
 fn ws_holds_on_its_corpus() {
     replay("ws", bodies::ws::run);
 }

@@ -11,5 +11,6 @@ mod ws_peer;
 mod bodies {
     pub(crate) mod frame;
     pub(crate) mod peek;
+    pub(crate) mod session;
     pub(crate) mod ws;
 }

@@ -3,6 +3,13 @@
 #![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy does not take for tests")]
 
 mod broken;
+mod corpus;
 mod load_any;
 mod load_cases;
 mod load_demo;
+
+/// What the fuzz target runs, so that tests and target check the same.
+#[path = "../../../fuzz/bodies"]
+mod bodies {
+    pub(crate) mod estate;
+}
