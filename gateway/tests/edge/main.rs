@@ -2,5 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod admin;
+mod cli;
 mod metrics;
+mod source_dir;
+mod source_git;
+mod source_snapshot;
 mod support;
+mod tls;
+mod tokens;
