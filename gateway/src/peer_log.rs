@@ -10,7 +10,7 @@ use crate::clock::Seconds;
 /// Lets the first [`LINES_PER_SECOND`] lines of each second through and counts the rest.
 ///
 /// ```ignore
-/// if peer_log.allow(now.seconds) {
+/// if metrics.peer_log.allow(now.seconds) {
 ///     tracing::warn!(peer = %addr, text = %Escaped(text), "refused a message");
 /// }
 /// ```

@@ -5,6 +5,7 @@
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::metrics::Metrics;
@@ -45,13 +46,14 @@ impl From<&std::fs::Metadata> for Stamp {
 /// logged and counted as `what`, and leaves in force what was there.
 ///
 /// Take the first `stamps` before the first load, so that a change in between is not missed.
-pub async fn watch<E: std::error::Error>(
+pub async fn watch<E: std::error::Error + Send + 'static>(
     what: &'static str,
     files: Vec<PathBuf>,
     mut seen: Vec<Option<Stamp>>,
     metrics: &'static Metrics,
-    load: impl Fn() -> Result<(), E> + Send,
+    load: impl Fn() -> Result<(), E> + Send + Sync + 'static,
 ) {
+    let load = Arc::new(load);
     let mut ticks = tokio::time::interval(INTERVAL);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -61,13 +63,18 @@ pub async fn watch<E: std::error::Error>(
             continue;
         }
         seen = stamps;
-        let outcome = match load() {
-            Ok(()) => {
+        let load = Arc::clone(&load);
+        let outcome = match tokio::task::spawn_blocking(move || load()).await {
+            Ok(Ok(())) => {
                 tracing::info!(what, "read again after a change");
                 "loaded"
             }
-            Err(error) => {
+            Ok(Err(error)) => {
                 tracing::error!(what, %error, "changed, but not usable: the old one stays in force");
+                "failed"
+            }
+            Err(error) => {
+                tracing::error!(what, %error, "changed, and reading it went wrong");
                 "failed"
             }
         };

@@ -1,5 +1,6 @@
 //! `gateway serve`: puts the parts together, and takes them apart again.
 
+use std::io::Write;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::ExitCode;
@@ -18,7 +19,7 @@ use crate::config::{Place, ServeConfig};
 use crate::listen::{self, Front, Parts};
 use crate::metrics::Metrics;
 use crate::reload;
-use crate::serve::{HeadMeta, Links, Server, Settings, encode_offer};
+use crate::serve::{HeadMeta, Links, SESSIONS_MAX, Server, Settings, encode_offer};
 use crate::shutdown::{EXIT_AT_ONCE, Signals};
 use crate::source::poll::{Poller, short};
 use crate::source::status::Status;
@@ -152,6 +153,10 @@ fn first_head(
 ) -> anyhow::Result<(Arc<Server>, HeadPoller)> {
     let kind = config.source.place.kind();
     let server: Arc<std::sync::OnceLock<Arc<Server>>> = Arc::default();
+    let settings = Settings {
+        http_sessions_max: SESSIONS_MAX.min(config.links.max_links.get()),
+        ..Settings::default()
+    };
     let put = {
         let server = Arc::clone(&server);
         move |loaded: Loaded| {
@@ -168,7 +173,7 @@ fn first_head(
                 None => {
                     server.get_or_init(|| {
                         metrics.head_swaps.increment(1);
-                        Arc::new(Server::new(snapshot, meta, metrics, Settings::default()))
+                        Arc::new(Server::new(snapshot, meta, metrics, settings))
                     });
                 }
             }
@@ -250,15 +255,21 @@ fn announce(prepared: &Prepared, listen: SocketAddr, admin: SocketAddr) {
     let (http, ws) = if prepared.tls.is_some() { ("https", "wss") } else { ("http", "ws") };
     let head = prepared.server.head();
     let commit = if head.meta.commit.is_empty() { "(unknown)" } else { short(&head.meta.commit) };
-    println!("serving   {}", prepared.status.place());
-    println!(
-        "head      commit {commit}, Tiers: {}, Rollouts: {}",
+    let text = format!(
+        "serving   {}\n\
+         head      commit {commit}, Tiers: {}, Rollouts: {}\n\
+         listen    {ws}://{listen}/v1/opamp and {http}://{listen}/v1/opamp\n\
+         admin     http://{admin}/\n\
+         metrics   http://{admin}/metrics\n",
+        prepared.status.place(),
         head.snapshot.tiers.len(),
         head.snapshot.rollouts.len()
     );
-    println!("listen    {ws}://{listen}/v1/opamp and {http}://{listen}/v1/opamp");
-    println!("admin     http://{admin}/");
-    println!("metrics   http://{admin}/metrics");
+    let mut out = std::io::stdout().lock();
+    if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        // Nobody reads it; that is no reason not to serve.
+        tracing::debug!(%error, "cannot write to stdout");
+    }
 }
 
 fn watch_files(prepared: &Prepared) {

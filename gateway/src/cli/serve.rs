@@ -32,24 +32,24 @@ pub struct ServeArgs {
 
     /// Branch, tag or full ref of --repo [default: the remote's HEAD].
     #[arg(long = "ref", value_name = "REF", env = "TIDEGATE_REF", help_heading = SOURCE)]
-    #[arg(requires = "repo")]
+    #[arg(conflicts_with_all = ["estate", "snapshot"])]
     pub reference: Option<String>,
 
     /// Folder of the estate inside --repo [default: its root].
     #[arg(long, value_name = "FOLDER", env = "TIDEGATE_PATH", help_heading = SOURCE)]
-    #[arg(requires = "repo")]
+    #[arg(conflicts_with_all = ["estate", "snapshot"])]
     pub path: Option<String>,
 
     /// Where --repo keeps its bare clone between runs. A clone of another remote in it is replaced
     /// [default: a temporary directory, removed on exit].
     #[arg(long, value_name = "DIR", env = "TIDEGATE_CACHE", help_heading = SOURCE)]
-    #[arg(requires = "repo")]
+    #[arg(conflicts_with_all = ["estate", "snapshot"])]
     pub cache: Option<PathBuf>,
 
     /// Ed25519 public key (PEM) that must have signed --snapshot [default: signatures are not
     /// asked for].
     #[arg(long, value_name = "FILE", env = "TIDEGATE_SNAPSHOT_KEY", help_heading = SOURCE)]
-    #[arg(requires = "snapshot")]
+    #[arg(conflicts_with_all = ["estate", "repo"])]
     pub snapshot_key: Option<PathBuf>,
 
     /// Time between two looks at the source, such as 30s or 1m30s [default: 30s for --repo, 2s for
@@ -88,7 +88,8 @@ pub struct ServeArgs {
     #[arg(default_value_t = config::ADMISSION_BURST)]
     pub admission_burst: NonZeroU32,
 
-    /// Live links, WebSocket and HTTP sessions together; past it, collectors get 503.
+    /// Open connections of collectors; past it, they get 503. Also the most HTTP sessions, up to
+    /// 250,000; past it, the oldest is forgotten.
     #[arg(long, value_name = "N", env = "TIDEGATE_MAX_LINKS", help_heading = LINKS)]
     #[arg(default_value_t = config::MAX_LINKS)]
     pub max_links: NonZeroUsize,
@@ -374,4 +375,47 @@ fn instance_label(text: &str) -> Result<String, String> {
         return Err("must be 1 to 64 letters, digits, '-', '.' and '_'".to_owned());
     }
     Ok(text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{Cli, Command};
+
+    fn resolve(arguments: &[&str]) -> Result<ServeConfig, ConfigError> {
+        let line = ["gateway", "serve", "--estate", "dir"].iter().chain(arguments);
+        match Cli::try_parse_from(line).unwrap().command {
+            Command::Serve(arguments) => arguments.resolve(),
+            Command::Token(_) => unreachable!("the line says serve"),
+        }
+    }
+
+    #[test]
+    fn the_defaults_are_those_of_the_types() {
+        let config = resolve(&[]).unwrap();
+        assert_eq!(config.links, LinkConfig::default());
+        assert_eq!(config.listen, "127.0.0.1:4320".parse().unwrap());
+        assert_eq!(config.admin.listen, "127.0.0.1:4321".parse().unwrap());
+        assert_eq!(config.source.interval, Duration::from_secs(2));
+        let drain = DrainConfig { delay: Duration::from_secs(5), over: Duration::from_secs(30) };
+        assert_eq!(config.drain, drain);
+    }
+
+    #[test]
+    fn openness_takes_tls_and_a_credential_or_a_word() {
+        let open = ["--listen", "0.0.0.0:4320"];
+        let tls = ["--tls-cert", "c", "--tls-key", "k"];
+        let check = |more: &[&[&str]]| resolve(&[&open[..], &more.concat()].concat()).is_ok();
+        assert!(!check(&[]));
+        assert!(!check(&[&tls]));
+        assert!(!check(&[&["--token-file", "t"]]));
+        assert!(check(&[&tls, &["--token-file", "t"]]));
+        assert!(check(&[&tls, &["--client-ca", "ca"]]));
+        assert!(check(&[&["--insecure"]]));
+        assert!(resolve(&["--listen", "[::1]:4320"]).is_ok());
+        assert!(resolve(&["--admin", "0.0.0.0:1", "--insecure"]).is_err());
+        assert!(resolve(&["--admin", "0.0.0.0:1", "--admin-token-file", "t"]).is_ok());
+    }
 }

@@ -70,10 +70,13 @@ pub async fn greet(front: Arc<Front>, stream: TcpStream, permit: OwnedSemaphoreP
 async fn handshake(front: &Arc<Front>, stream: TcpStream) -> Option<(Socket, Bytes)> {
     let mut socket = match &front.tls {
         None => Socket::Plain(stream),
-        Some(tls) => match TlsAcceptor::from(tls.current()).accept(stream).await {
+        Some(tls) => match TlsAcceptor::from(tls.current()).accept(stream).into_fallible().await {
             Ok(stream) => Socket::Tls(Box::new(stream)),
-            Err(error) => {
-                tracing::debug!(%error, "TLS handshake failed");
+            Err((error, stream)) => {
+                if front.metrics.peer_log.allow(front.clock.seconds()) {
+                    let peer = stream.peer_addr().ok();
+                    tracing::info!(?peer, %error, "TLS handshake failed");
+                }
                 front.reject(RejectReason::Tls);
                 return None;
             }

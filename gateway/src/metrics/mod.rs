@@ -16,6 +16,8 @@ use family::{CounterFamily, GaugeFamily, Histogram, HistogramFamily};
 use labels::{Closed, FetchOutcome, FullStateReason, Label, RejectReason, Transport};
 use names::{Definition, Kind};
 
+use crate::peer_log::PeerLog;
+
 /// Tiers that keep their own `tier` label, in id order; the rest share `_other`.
 pub const TIER_LABELS_MAX: usize = 500;
 
@@ -93,8 +95,9 @@ pub struct Metrics {
     pub reloads: CounterFamily,
     /// `tidegate_certificate_expiry_timestamp_seconds`; no series without TLS.
     pub certificate_expiry: GaugeFamily,
+    /// Says whether a line that a peer causes may be logged, and counts
     /// `tidegate_log_lines_dropped_total`.
-    pub log_lines_dropped: Counter,
+    pub peer_log: PeerLog,
 }
 
 impl Metrics {
@@ -151,7 +154,7 @@ impl Metrics {
             auth_failures: CounterFamily::new(names::AUTH_FAILURES),
             reloads: CounterFamily::new(names::RELOADS),
             certificate_expiry: GaugeFamily::new(names::CERTIFICATE_EXPIRY),
-            log_lines_dropped: counter(names::LOG_LINES_DROPPED, &[]),
+            peer_log: PeerLog::new(counter(names::LOG_LINES_DROPPED, &[])),
         }
     }
 

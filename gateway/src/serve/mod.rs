@@ -377,7 +377,9 @@ impl Server {
         if let Some(slots) = &slots {
             decide::describe(&head, &mut agent.placed, slots);
         }
-        if let Some(content) = news.failed {
+        if let Some(content) = news.failed
+            && self.metrics.peer_log.allow(now.seconds)
+        {
             log_failed(peek, content);
         }
         if news.disconnect {

@@ -59,7 +59,6 @@ impl DirSource {
         let (commit, commit_unix_ms) = head_of(&self.dir).unzip();
         let served = served::from_tree(&tree, commit.as_deref())?;
         self.seen = Some(looks);
-        let commit_unix_ms = commit_unix_ms.flatten();
         Ok(Some(Loaded { served, commit_unix_ms, made_unix_ms: commit_unix_ms }))
     }
 }
@@ -79,17 +78,13 @@ fn read_settled(dir: &Path, label: &str) -> Result<Tree, SourceError> {
 
 /// The commit checked out in `dir`, and its time, if `dir` itself is the root of a repository (an
 /// enclosing one says nothing about this estate). No git, no commit: the rendered tree names one.
-fn head_of(dir: &Path) -> Option<(String, Option<u64>)> {
+fn head_of(dir: &Path) -> Option<(String, u64)> {
     if !dir.join(".git").exists() {
         return None;
     }
     let git = Git::in_worktree(dir, GIT_TIMEOUT);
-    match git.text(&["log", "-1", "--format=%H %ct", "HEAD"]) {
-        Ok(line) => {
-            let (commit, seconds) = line.trim().split_once(' ')?;
-            let time = seconds.parse::<u64>().ok().map(|seconds| seconds * 1_000);
-            Some((commit.to_owned(), time))
-        }
+    match git.commit("HEAD") {
+        Ok(head) => Some(head),
         Err(error) => {
             tracing::debug!(%error, "git does not name the commit of the estate");
             None

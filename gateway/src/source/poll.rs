@@ -1,5 +1,6 @@
 //! Looks at a source again and again, and puts in force what is new.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ pub struct Poller<P> {
     clock: Clock,
     metrics: &'static Metrics,
     interval: Duration,
+    /// Whether there is a head to fall back on: before that, whoever asked for the look tells.
+    in_force: bool,
     /// When the head in force was made, to notice one that is older.
     made_unix_ms: Option<u64>,
 }
@@ -36,7 +39,7 @@ where
         metrics: &'static Metrics,
         put: P,
     ) -> Self {
-        Self { source, put, status, clock, metrics, interval, made_unix_ms: None }
+        Self { source, put, status, clock, metrics, interval, in_force: false, made_unix_ms: None }
     }
 
     /// Looks once, blocking, and says whether a new head is in force.
@@ -66,7 +69,7 @@ where
                 self.metrics.head_refused.count(&[reason]);
                 let text = error.to_string();
                 // The same failure at every look is one line, not one per look.
-                if self.status.failed(now, reason, text.clone()) {
+                if self.status.failed(now, reason, text.clone()) && self.in_force {
                     tracing::error!(
                         place = %self.status.place(), reason, "the head in force stays: {text}"
                     );
@@ -88,6 +91,7 @@ where
             tracing::warn!(commit = %short(&commit), "{finding}");
         }
         (self.put)(loaded)?;
+        self.in_force = true;
         if let (Some(before), Some(now)) = (self.made_unix_ms, made_unix_ms)
             && now < before
         {
@@ -108,8 +112,7 @@ where
         loop {
             tokio::time::sleep(self.interval).await;
             let looked = tokio::task::spawn_blocking(move || {
-                // What went wrong is already logged, counted and kept for /readyz.
-                let _ = self.look();
+                self.look_guarded();
                 self
             });
             match looked.await {
@@ -119,6 +122,17 @@ where
                     return;
                 }
             }
+        }
+    }
+
+    /// A fault of ours in reading one head must not keep the next one out.
+    fn look_guarded(&mut self) {
+        // What went wrong is already logged, counted and kept for /readyz.
+        let looked = catch_unwind(AssertUnwindSafe(|| drop(self.look())));
+        if looked.is_err() {
+            self.metrics.head_refused.count(&["panic"]);
+            let text = "a fault of the gateway, see its log; please report it".to_owned();
+            self.status.failed(self.clock.unix_ms(), "panic", text);
         }
     }
 }

@@ -134,3 +134,29 @@ fn collectors_are_told_page_by_page_and_their_secrets_never() {
         assert!(answer.text().contains("\"error\":"), "{answer:?}");
     }
 }
+
+#[test]
+fn rollouts_are_told_with_their_stages() {
+    let demo = concat!(env!("CARGO_MANIFEST_DIR"), "/../fixtures/estates/demo");
+    let gateway = Gateway::serve(&["--estate", demo]);
+    let rollouts = gateway.json("/api/v1/rollouts");
+    let canary = &rollouts["items"][0];
+    assert_eq!(canary["id"], "data-flow/bridge-canary");
+    assert_eq!((&canary["stage"], &canary["hold"]), (&1.into(), &false.into()));
+    let stages = serde_json::json!([
+        {"hosts": {"attribute": "host.name", "values": 2}, "soak_seconds": 7_200},
+        {"percent": 25, "soak_seconds": 86_400},
+        {"percent": 100, "soak_seconds": 86_400},
+    ]);
+    assert_eq!(canary["stages"], stages);
+    let metrics = gateway.metrics();
+    let rollout = "rollout=\"data-flow/bridge-canary\"";
+    let value = |name: &str| metrics[&format!("tidegate_rollout_{name}{{{rollout}}}")];
+    assert_eq!((value("stage"), value("stages")), (1.0, 3.0));
+    assert_eq!(value("soak_required_seconds"), 86_400.0);
+    let info = format!(
+        "tidegate_rollout_info{{{rollout},tier=\"data-flow/kafka-bridge\",\
+         from=\"data-flow/bridge-standard@2\",to=\"data-flow/bridge-next@1\"}}"
+    );
+    assert_eq!(metrics[&info], 1.0);
+}

@@ -23,7 +23,12 @@ fn exactly_one_source_is_a_matter_of_usage() {
     check(&["serve"], 2, "--estate <DIR>|--repo <URL>|--snapshot <FILE>");
     check(&["serve", "--estate", "a", "--repo", "b"], 2, "cannot be used with");
     check(&["serve", "--estate", "a", "--snapshot", "b"], 2, "cannot be used with");
-    check(&["serve", "--estate", "a", "--ref", "main"], 2, "--repo");
+    for (flag, source) in [("--ref", "--estate"), ("--path", "--snapshot"), ("--cache", "--estate")]
+    {
+        check(&["serve", source, "a", flag, "x"], 2, "cannot be used with");
+    }
+    check(&["serve", "--repo", "/a", "--snapshot-key", "x"], 2, "cannot be used with");
+    check(&["serve", "--ref", "main"], 2, "--repo <URL>");
     check(&["serve", "--repo=-upload"], 2, "begins with '-'");
     check(&["serve", "--repo", "ext::sh -c true"], 2, "another protocol");
     check(&["serve", "--repo", "/x", "--ref", "a:b"], 2, "not a branch");

@@ -64,4 +64,5 @@ fn a_client_certificate_is_asked_for_and_judged() {
     assert!(offered(Some(&theirs.issue("stranger"))).is_err());
     let rejected = "tidegate_admission_rejected_total{reason=\"tls\"}";
     until("both to be counted", || (gateway.metrics()[rejected] == 2.0).then_some(()));
+    gateway.logged("TLS handshake failed peer=Some(127.0.0.1:");
 }

@@ -52,8 +52,9 @@ fn nobody_comes_in_without_a_token_and_revoking_takes_no_restart() {
     assert_eq!(poll(1, Some("Basic eDp5".to_owned()), &web).status, 401);
     assert!(opamp::reply(&poll(2, bearer(&first), &web)).remote_config.is_some());
 
-    let refused = opamp::reply(&poll(3, bearer(&second), &web));
-    assert!(refused.error_response.is_some(), "it must report team=shop: {refused:?}");
+    let refused = poll(3, bearer(&second), &web);
+    assert_eq!(refused.status, 400, "it must report team=shop: {refused:?}");
+    assert!(refused.text().contains("requires the attribute team"), "{refused:?}");
     let both = [("service.name", "web"), ("team", "shop")];
     assert!(opamp::reply(&poll(4, bearer(&second), &both)).remote_config.is_some());
 

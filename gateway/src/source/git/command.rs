@@ -52,6 +52,21 @@ impl Git {
         String::from_utf8(out).map_err(|_| GitError::Output { command: name(arguments) })
     }
 
+    /// The commit that `revision` names, and when it was made, in milliseconds since 1970.
+    ///
+    /// # Errors
+    ///
+    /// As [`Git::text`]; also when there is no such commit.
+    pub fn commit(&self, revision: &str) -> Result<(String, u64), GitError> {
+        // Plumbing: what users configure for `git log` does not change it.
+        let line = self.text(&["rev-list", "-1", "--timestamp", revision, "--"])?;
+        let words = line.trim().split_once(' ');
+        words
+            .and_then(|(seconds, commit)| Some((commit.to_owned(), seconds.parse().ok()?)))
+            .and_then(|(commit, seconds): (_, u64)| Some((commit, seconds.checked_mul(1_000)?)))
+            .ok_or_else(|| GitError::Output { command: "git rev-list".to_owned() })
+    }
+
     /// Runs `git ARGUMENTS` with `input`, and gives at most `limit` bytes of what it printed.
     ///
     /// # Errors

@@ -220,22 +220,27 @@ impl RepoSource {
     }
 
     fn fetch(&self) -> Result<(), GitError> {
-        let arguments =
-            ["fetch", "--quiet", "--no-tags", "--depth=1", "--filter=blob:none", "origin"];
-        let arguments: Vec<&str> = arguments.into_iter().chain([&*self.refspec]).collect();
+        let arguments = [
+            "fetch",
+            "--quiet",
+            "--no-tags",
+            "--recurse-submodules=no",
+            "--depth=1",
+            "--filter=blob:none",
+            "origin",
+            &self.refspec,
+        ];
         self.git.text(&arguments).map(drop)
     }
 
     fn read(&mut self) -> Result<Option<Loaded>, SourceError> {
         let head = format!("{HEAD_REF}^{{commit}}");
-        let line = self.git.text(&["log", "-1", "--format=%H %ct", &head])?;
-        let output = || GitError::Output { command: "git log".to_owned() };
-        let (commit, seconds) = line.trim().split_once(' ').ok_or_else(output)?;
+        let (commit, commit_unix_ms) = self.git.commit(&head)?;
+        let commit = &*commit;
         if self.seen.as_deref() == Some(commit) {
             return Ok(None);
         }
         self.seen = None;
-        let commit_unix_ms = seconds.parse::<u64>().map_err(|_| output())? * 1_000;
         let place = self.place(commit);
         let files = objects::read(&self.git, commit, &self.folder)?;
         if !files.keys().any(|path| path.starts_with("teams/")) {
