@@ -1,0 +1,153 @@
+//! What the hot path allocates, counted: nothing but what a link keeps of its agent.
+#![expect(unsafe_code, reason = "a global allocator can only be written with it")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::cell::Cell;
+
+use benches::{heads, messages};
+use gateway::clock::Now;
+use gateway::metrics::Metrics;
+use gateway::serve::{HeadMeta, LinkId, LinkState, Outgoing, Server, Settings, encode_offer};
+use gateway::tokens::Grant;
+use proto::frame::strip_header;
+use render::snapshot::{Snapshot, compile};
+
+struct Counting;
+
+thread_local! {
+    static ALLOCATIONS: Cell<u32> = const { Cell::new(0) };
+}
+
+// SAFETY: every call goes to `System` unchanged; the counter is a `Cell` of this thread that needs
+// neither allocation nor a destructor.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.dealloc(block, layout) }
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        ALLOCATIONS.with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's promise, passed on.
+        unsafe { System.realloc(block, layout, size) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+const NOW: Now = Now { seconds: 1, unix_ms: 1_700_000_000_000 };
+
+fn snapshot(tiers: usize) -> Snapshot {
+    compile(&heads::served(tiers).expect("no artefact is blank"), encode_offer).expect("compiles")
+}
+
+fn server(tiers: usize) -> Server {
+    let settings = Settings::default();
+    Server::new(snapshot(tiers), HeadMeta::default(), Metrics::leak(), settings)
+}
+
+fn link(n: u32) -> LinkState {
+    LinkState::new(LinkId(n), Grant::default())
+}
+
+/// How often `run` allocates.
+fn allocations<R>(run: impl FnOnce() -> R) -> (u32, R) {
+    let before = ALLOCATIONS.get();
+    let result = run();
+    (ALLOCATIONS.get() - before, result)
+}
+
+fn handle(server: &Server, link: &mut LinkState, framed: &[u8]) -> (u32, Outgoing) {
+    allocations(|| server.handle_message(link, NOW, strip_header(framed).expect("a header")))
+}
+
+#[test]
+fn the_counter_counts() {
+    assert_eq!(allocations(|| Box::new(1)).0, 1);
+    assert_eq!(allocations(|| 1).0, 0);
+}
+
+#[test]
+fn a_heartbeat_allocates_nothing() {
+    let server = server(100);
+    let mut link = link(0);
+    let (_, first) = handle(&server, &mut link, &messages::described(0, 0, 7));
+    assert!(first.body.is_some());
+    for sequence in 1..100 {
+        let (allocated, reply) = handle(&server, &mut link, &messages::heartbeat(0, sequence));
+        assert_eq!((allocated, reply.len()), (0, 20));
+    }
+}
+
+#[test]
+fn a_status_allocates_nothing() {
+    let server = server(100);
+    let mut link = link(0);
+    handle(&server, &mut link, &messages::described(0, 0, 7));
+    let tier = &server.head().snapshot.tiers;
+    let content = tier.iter().find(|tier| tier.id.ends_with("/tier-00007")).expect("Tier 7");
+    let applied = messages::applied(0, 1, &content.base.content.to_hex());
+    let (allocated, reply) = handle(&server, &mut link, &applied);
+    assert_eq!((allocated, reply.len()), (0, 20));
+    assert_eq!(server.tiers().iter().flat_map(|tier| tier.cells()).count(), 1);
+}
+
+/// However many Tiers there are, and with a Rollout or without.
+#[test]
+fn a_connect_allocates_what_the_link_keeps_and_nothing_else() {
+    for tiers in [10, 10_000] {
+        let server = server(tiers);
+        let mut links: Vec<_> = (0..2_000).map(link).collect();
+        let mut worst = 0;
+        let mut ones = 0;
+        for (n, link) in (0..).zip(&mut links) {
+            let first = messages::described(n, 0, n as usize % tiers);
+            let (allocated, reply) = handle(&server, link, &first);
+            assert!(reply.body.is_some());
+            worst = worst.max(allocated);
+            ones += u32::from(allocated == 1);
+        }
+        // The registry of uids grows a shard now and then: its block, and no more.
+        assert!(worst <= 2, "{worst}");
+        assert!(ones >= 1_600, "{ones} of 2,000");
+    }
+}
+
+#[test]
+fn a_description_that_has_not_changed_allocates_nothing() {
+    let server = server(100);
+    let mut link = link(0);
+    handle(&server, &mut link, &messages::described(0, 0, 8));
+    let (allocated, _) = handle(&server, &mut link, &messages::described(0, 1, 8));
+    assert_eq!(allocated, 0);
+    let (allocated, moved) = handle(&server, &mut link, &messages::described(0, 2, 9));
+    assert_eq!(allocated, 0, "values of the same length fit where the old ones were");
+    assert!(moved.body.is_some());
+}
+
+#[test]
+fn deciding_again_after_a_head_change_allocates_nothing() {
+    let server = server(100);
+    let mut links: Vec<_> = (0..100).map(link).collect();
+    for (n, link) in (0..).zip(&mut links) {
+        handle(&server, link, &messages::described(n, 0, n as usize));
+    }
+    // The same names are mentioned, other Tiers have moved in front.
+    let mut served = heads::served(100).expect("no artefact is blank");
+    let first = served.tiers.values().next().expect("a Tier").clone();
+    served.tiers.insert("a/a".into(), render::snapshot::served::ServedTier { next: None, ..first });
+    server.install(compile(&served, encode_offer).expect("compiles"), HeadMeta::default());
+    for link in &mut links {
+        let mut offers = 0;
+        let (allocated, ()) = allocations(|| server.redecide(link, NOW, &mut |_| offers += 1));
+        assert_eq!(allocated, 0);
+        assert!(offers <= 1);
+    }
+}
