@@ -28,7 +28,7 @@ pub fn served(tiers: usize) -> Result<Served, BlankArtefact> {
     for n in 0..tiers {
         let id: Box<str> = format!("team-{:02}/tier-{n:05}", n % 50).into();
         let selector =
-            KEYS.iter().enumerate().filter(|(key, _)| *key == 0 || n % 8 >> (key - 1) & 1 == 1);
+            KEYS.iter().enumerate().filter(|(key, _)| *key == 0 || ((n % 8) >> (key - 1)) & 1 == 1);
         let selector = selector.map(|(key, name)| (String::from(*name), value(key, n)));
         let staged = n % 2 == 0;
         let tier = ServedTier {

@@ -42,6 +42,6 @@ mod tests {
         assert_eq!(take(1, 5), 3);
         assert_eq!(take(2, 2), 2);
         assert_eq!(take(9, 10), 3);
-        assert_eq!(Budget::new(0).take(1), false);
+        assert!(!Budget::new(0).take(1));
     }
 }
