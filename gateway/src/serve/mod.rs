@@ -253,6 +253,11 @@ impl Server {
             peek.uid,
             || LinkState::polling(grant.clone()),
             |link, fresh| {
+                if link.grant.required() != grant.required() {
+                    // What the session knows was said under another credential, and must not be
+                    // told to this one.
+                    self.handle_closed(link, now);
+                }
                 link.grant = grant.clone();
                 let reply = self.handle_peeked(link, now, &peek);
                 let keep = match link.session.agents().next() {
@@ -404,13 +409,13 @@ impl Server {
     /// The uid that the sender of `peek` is to take, if any.
     fn new_uid(&self, link: &mut LinkState, now: Now, peek: &Peek<'_>) -> Option<InstanceUid> {
         let asks = peek.flags & proto::capabilities::AGENT_REQUESTS_INSTANCE_UID != 0;
-        let told = self.has_contests() && {
-            let many = link.session.ever_many();
-            let Owner::Link(id) = link.owner else { return None };
-            self.with_duplicates(|duplicates| {
+        let many = link.session.ever_many();
+        let told = match link.owner {
+            Owner::Link(id) if self.has_contests() => self.with_duplicates(|duplicates| {
                 duplicates.handle_alive(now.seconds, id);
                 duplicates.take_verdict(now.seconds, id, peek.uid, many)
-            })
+            }),
+            Owner::Link(_) | Owner::Http => false,
         };
         (asks || told).then(|| {
             let new = InstanceUid::v7(now.unix_ms, (self.random)());

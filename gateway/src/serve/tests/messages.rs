@@ -140,16 +140,7 @@ fn an_agent_that_asks_for_a_uid_gets_one_and_is_recognised() {
 
 #[test]
 fn a_credential_binds_every_agent_of_its_link_before_matching() {
-    use sha2::{Digest as _, Sha256};
-    let directory = tempfile::tempdir().expect("a directory");
-    let file = directory.path().join("tokens");
-    let secret = "0123456789abcdef0123456789abcdef0123456789abcdef";
-    let digest: String = Sha256::digest(secret).iter().map(|b| format!("{b:02x}")).collect();
-    std::fs::write(&file, format!("one {digest} tier=one\n")).expect("written");
-    let credentials = crate::tokens::Credentials::load(&file).expect("a token file");
-    let header = format!("Bearer {secret}");
-    let grant = credentials.check(Some(header.as_bytes()), None).expect("let in");
-
+    let grant = grant("tier=one");
     let world = World::new(&estate());
     let link = world.link_with(grant);
     assert!(offered(&world.send(link, &described(1, 0, &[("tier", "one")]))).is_some());

@@ -90,6 +90,19 @@ fn offered(reply: &opamp::ServerToAgent) -> Option<String> {
     Some(body)
 }
 
+/// What a credential grants that obliges its agents to report these attributes.
+fn grant(required: &str) -> Grant {
+    use sha2::{Digest as _, Sha256};
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("tokens");
+    let secret = "0123456789abcdef0123456789abcdef0123456789abcdef";
+    let digest: String = Sha256::digest(secret).iter().map(|b| format!("{b:02x}")).collect();
+    std::fs::write(&file, format!("name {digest} {required}\n")).expect("written");
+    let credentials = crate::tokens::Credentials::load(&file).expect("a token file");
+    let header = format!("Bearer {secret}");
+    credentials.check(Some(header.as_bytes()), None).expect("let in")
+}
+
 /// A server with links, all of which live in its test.
 struct World {
     server: Server,
@@ -143,8 +156,12 @@ impl World {
     }
 
     fn poll(&self, message: &opamp::AgentToServer) -> opamp::ServerToAgent {
+        self.poll_with(&Grant::default(), message)
+    }
+
+    fn poll_with(&self, grant: &Grant, message: &opamp::AgentToServer) -> opamp::ServerToAgent {
         let bytes = message.encode_to_vec();
-        let outgoing = self.server.handle_poll(&Grant::default(), now(self.now), &bytes);
+        let outgoing = self.server.handle_poll(grant, now(self.now), &bytes);
         Self::checked(message, &outgoing)
     }
 

@@ -87,3 +87,29 @@ fn an_agent_that_asks_for_a_uid_keeps_its_session() {
     assert_eq!(world.poll(&next).flags, 0);
     assert_eq!((world.server.polling(), world.server.agents()), (1, 1));
 }
+
+#[test]
+fn a_session_is_not_told_to_another_credential() {
+    let world = world();
+    let (one, other) = (grant("tier=one"), grant("tier=other"));
+    assert!(offered(&world.poll_with(&one, &first(1))).is_some());
+    world.install(&Estate::new().tier("a/one", &[("tier", "one")], "one: 2\n"));
+    let spied = world.poll_with(&other, &message(1, 1));
+    assert_eq!((offered(&spied), spied.flags), (None, 1), "a stranger is asked who it is");
+    assert!(world.poll_with(&other, &first(1)).error_response.is_some());
+    let back = opamp::AgentToServer { sequence_num: 2, ..first(1) };
+    assert_eq!(offered(&world.poll_with(&one, &back)).as_deref(), Some("one: 2\n"));
+    let rotated = grant("tier=one");
+    assert_eq!(world.poll_with(&rotated, &message(1, 3)).flags, 0, "a token of equal rights");
+    assert_eq!((world.server.polling(), world.server.agents()), (1, 1));
+}
+
+#[test]
+fn an_agent_that_polls_is_given_a_uid_while_others_contest_theirs() {
+    let world = world();
+    let (old, new) = (world.link(), world.link());
+    world.send(old, &first(2));
+    world.send(new, &first(2));
+    let reply = world.poll(&opamp::AgentToServer { flags: 1, ..first(1) });
+    assert!(reply.agent_identification.is_some());
+}
