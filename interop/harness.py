@@ -94,7 +94,8 @@ class Gateway:
                 break
         assert len(addresses) == 2, f"the gateway did not say where it listens: {self.lines}"
         self.opamp, self.admin = addresses["opamp"], addresses["admin"]
-        threading.Thread(target=self.process.stdout.read, daemon=True).start()
+        self.reader = threading.Thread(target=self.process.stdout.read, daemon=True)
+        self.reader.start()
 
     def get(self, path: str):
         with urllib.request.urlopen(f"http://{self.admin}{path}", timeout=PATIENCE) as answer:
@@ -111,6 +112,8 @@ class Gateway:
     def close(self):
         self.process.terminate()
         code = self.process.wait(PATIENCE)
+        self.reader.join(PATIENCE)
+        self.process.stdout.close()
         assert code == 0, f"the gateway left with {code}"
 
 
@@ -125,7 +128,8 @@ class Client:
             command += ["--attribute", pair]
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.events = queue.Queue()
-        threading.Thread(target=self._read, daemon=True).start()
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
 
     def _read(self):
         for line in self.process.stdout:
@@ -154,6 +158,8 @@ class Client:
     def close(self):
         self.process.stdin.close()
         code = self.process.wait(PATIENCE)
+        self.reader.join(PATIENCE)
+        self.process.stdout.close()
         assert code == 0, f"the client left with {code}"
 
 

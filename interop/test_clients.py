@@ -34,8 +34,8 @@ class RealClients(unittest.TestCase):
         self.assertEqual(bytes.fromhex(offer["hash"]).decode(), content_hash(artefact))
 
     def applied(self):
-        collectors = json.loads(self.gateway.get("/api/v1/collectors"))["collectors"]
-        return [c for c in collectors if str(c.get("status", "")).lower() == "applied"]
+        collectors = json.loads(self.gateway.get("/api/v1/collectors"))["items"]
+        return [c for c in collectors if c["status"] == "applied"]
 
     def walk(self, command, scheme, tier, identifying, *, heartbeat, pushed, candidate_path=None):
         path = candidate_path or f"{tier}.yaml"

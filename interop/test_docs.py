@@ -69,7 +69,7 @@ class Documentation(unittest.TestCase):
                 for process in background:
                     process.terminate()
                 for process in background:
-                    process.wait(30)
+                    process.communicate(timeout=30)
 
     def serve(self, command, work):
         process = subprocess.Popen(
