@@ -20,7 +20,7 @@ const BACK_OFF: (Duration, Duration) = (Duration::from_millis(10), Duration::fro
 /// Accepts until the drain closes the listener; what is in its queue then is still taken in.
 ///
 /// No error ends it: out of descriptors it waits and tries again, since links that end free some.
-pub async fn accept(front: Arc<Front>, listener: TcpListener) {
+pub(super) async fn accept(front: Arc<Front>, listener: TcpListener) {
     let greeters = Arc::new(Semaphore::new(GREETERS_MAX));
     let mut back_off = BACK_OFF.0;
     let draining = front.drain.reached(Phase::Draining);

@@ -4,6 +4,7 @@
 //! on as a task of its own that holds none of it (idle-links.md, point 2).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use proto::ids::InstanceUid;
@@ -54,9 +55,10 @@ struct Upgrade {
 }
 
 /// Greets one accepted socket, and serves it if it turns out to be plain HTTP.
-pub async fn greet(front: Arc<Front>, stream: TcpStream, permit: OwnedSemaphorePermit) {
+pub(super) async fn greet(front: Arc<Front>, stream: TcpStream, permit: OwnedSemaphorePermit) {
+    let accepted = front.clock.elapsed();
     let deadline = front.limits.handshake_deadline;
-    match tokio::time::timeout(deadline, handshake(&front, stream)).await {
+    match tokio::time::timeout(deadline, handshake(&front, stream, accepted)).await {
         Ok(Some((socket, ahead))) => {
             drop(permit);
             http::serve(front, Rewound::new(ahead, socket)).await;
@@ -67,7 +69,11 @@ pub async fn greet(front: Arc<Front>, stream: TcpStream, permit: OwnedSemaphoreP
 }
 
 /// The socket and what was read from it, when hyper is to go on with it.
-async fn handshake(front: &Arc<Front>, stream: TcpStream) -> Option<(Socket, Bytes)> {
+async fn handshake(
+    front: &Arc<Front>,
+    stream: TcpStream,
+    accepted: Duration,
+) -> Option<(Socket, Bytes)> {
     let mut socket = match &front.tls {
         None => Socket::Plain(stream),
         Some(tls) => match TlsAcceptor::from(tls.current()).accept(stream).into_fallible().await {
@@ -120,7 +126,9 @@ async fn handshake(front: &Arc<Front>, stream: TcpStream) -> Option<(Socket, Byt
                 }
                 let frames = read.split_off(upgrade.head_bytes);
                 let answer = front.switching_protocols(&upgrade.accept);
-                if let Err(error) = link::begin(front, socket, upgrade.grant, &answer, frames) {
+                if let Err(error) =
+                    link::begin(front, socket, upgrade.grant, &answer, frames, accepted)
+                {
                     // Admission counts to the same limit, so this takes a fault of ours.
                     tracing::error!(%error, "a link was admitted and there was no slot for it");
                     front.admission.leave();

@@ -114,6 +114,11 @@ impl Front {
         self.admission.live()
     }
 
+    /// What half-received messages hold now: links, and bytes of buffers and HTTP bodies.
+    pub fn half_received(&self) -> (u32, usize) {
+        (self.budget.holders(), self.budget.bytes())
+    }
+
     /// Looks at every link once: pings the silent, drops the dead, the stalled and the stuck.
     pub fn sweep(&self, now: crate::clock::Seconds) {
         self.links.for_each(LinkId(0), &mut |_, link| {

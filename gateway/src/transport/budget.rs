@@ -1,8 +1,8 @@
 //! What half-received messages may cost the whole process (spec/serving.md 10, idle-links.md).
 //!
-//! Two limits. *Holders*: only so many links may have a message half received; the others leave
-//! their bytes in the kernel until it is their turn, and then mostly find a whole message that needs
-//! no buffer at all. *Bytes*: what the holders' buffers (and HTTP bodies) may take together; past it
+//! Two limits. *Holders*: only so many links may have a message half received; the others read whole
+//! messages only and leave the rest in the kernel until it is their turn, when they mostly find a
+//! whole message that needs no buffer at all. *Bytes*: what the holders' buffers (and HTTP bodies) may take together; past it
 //! one holder at a time may still grow to the message limit, so that the process always gets on.
 
 use std::collections::VecDeque;
@@ -139,7 +139,8 @@ impl Budget {
         self.holders.load(Ordering::SeqCst)
     }
 
-    fn is_short(&self) -> bool {
+    /// Whether the bytes are used up.
+    pub fn is_short(&self) -> bool {
         self.bytes() >= self.bytes_max
     }
 }

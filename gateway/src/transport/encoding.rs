@@ -9,11 +9,11 @@ use flate2::{Compress, Compression, Crc, FlushCompress, Status};
 /// Answers below this are not worth a compressor's time, and an acknowledgement would only grow.
 const GZIP_FROM_BYTES: usize = 256;
 /// Bytes inflated between two looks at the budget, and the chance of other tasks to run.
-pub const INFLATE_STEP: usize = 64 * 1024;
+pub(super) const INFLATE_STEP: usize = 64 * 1024;
 
 /// How a request body is coded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Coding {
+pub(super) enum Coding {
     /// As it is.
     Identity,
     /// gzip, one or more members.
@@ -23,7 +23,7 @@ pub enum Coding {
 impl Coding {
     /// From all values of `Content-Encoding`; `None` for a coding, or a pile of them, that is not
     /// taken here.
-    pub fn of_body<'v>(values: impl Iterator<Item = &'v [u8]>) -> Option<Self> {
+    pub(super) fn of_body<'v>(values: impl Iterator<Item = &'v [u8]>) -> Option<Self> {
         let mut codings = values
             .flat_map(|value| value.split(|byte| *byte == b','))
             .map(<[u8]>::trim_ascii)
@@ -42,7 +42,7 @@ impl Coding {
 
 /// Whether `Accept-Encoding` allows gzip. No header means no: there is a client that never recovers
 /// from a gzip body that it did not ask for.
-pub fn accepts_gzip<'v>(values: impl Iterator<Item = &'v [u8]>) -> bool {
+pub(super) fn accepts_gzip<'v>(values: impl Iterator<Item = &'v [u8]>) -> bool {
     let (mut gzip, mut any) = (None, None);
     for item in values.flat_map(|value| value.split(|byte| *byte == b',')) {
         let mut parts = item.split(|byte| *byte == b';').map(<[u8]>::trim_ascii);
@@ -71,13 +71,13 @@ fn is_gzip(coding: &[u8]) -> bool {
 
 /// Inflates a gzip body step by step, so that its caller can count and yield. What the trailer
 /// claims of the size is never believed.
-pub struct Inflate<'b> {
+pub(super) struct Inflate<'b> {
     decoder: MultiGzDecoder<&'b [u8]>,
 }
 
 impl<'b> Inflate<'b> {
     /// Over the whole compressed body.
-    pub fn new(body: &'b [u8]) -> Self {
+    pub(super) fn new(body: &'b [u8]) -> Self {
         Self { decoder: MultiGzDecoder::new(body) }
     }
 
@@ -86,7 +86,7 @@ impl<'b> Inflate<'b> {
     /// # Errors
     ///
     /// Whatever is wrong with the gzip stream, a missing end included.
-    pub fn step(&mut self, out: &mut Vec<u8>) -> io::Result<bool> {
+    pub(super) fn step(&mut self, out: &mut Vec<u8>) -> io::Result<bool> {
         let start = out.len();
         out.resize(start + INFLATE_STEP, 0);
         let mut filled = start;
@@ -109,7 +109,7 @@ thread_local! {
 }
 
 /// `parts` as one gzip member; `None` where that would not be smaller.
-pub fn gzip(parts: &[&[u8]]) -> Option<Vec<u8>> {
+pub(super) fn gzip(parts: &[&[u8]]) -> Option<Vec<u8>> {
     let plain: usize = parts.iter().map(|part| part.len()).sum();
     if plain < GZIP_FROM_BYTES {
         return None;

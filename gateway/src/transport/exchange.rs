@@ -157,7 +157,10 @@ pub(super) async fn exchange(
             return Err(Fault::Refused(Refusal::Busy { retry_after }));
         }
     }
+    let started = front.clock.elapsed();
     let outgoing = front.server.handle_poll(&grant, now, &message);
+    let took = front.clock.elapsed().saturating_sub(started);
+    front.metrics.message_handle.record(took);
     drop(message);
     front.metrics.messages_sent.get(Transport::Http).increment(1);
     front.metrics.messages_sent_bytes.get(Transport::Http).increment(outgoing.len() as u64);

@@ -7,26 +7,61 @@ use std::task::Context;
 use proto::frame::{FrameError, strip_header};
 use proto::session::{ReplyHead, encode_bad_request};
 use proto::ws::{self, Event, Input, Violation};
+use rustix::net::RecvFlags;
 use tokio::io::Interest;
 
+use super::glance::whole_messages;
 use super::link::{Inner, Link, Partial, Stage, Turn, Wire};
+use super::output::Cause;
 use super::tls;
 use crate::listen::Front;
 use crate::metrics::labels::{Closed, Transport};
 use crate::scratch;
 use crate::serve::Outgoing;
 
+/// Whether a link may read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gate {
+    /// Whatever comes.
+    Open,
+    /// Only what leaves nothing half received.
+    WholeOnly,
+    /// Not now.
+    Shut,
+}
+
 impl Link {
     /// Reads once and handles what was read.
-    pub(super) fn read(self: &Arc<Self>, cx: &mut Context<'_>) -> Turn {
+    pub(super) fn read(self: &Arc<Self>, cx: &Context<'_>) -> Turn {
         let mut inner = self.lock();
         if inner.wire.stage() == Stage::Ended {
             return Turn::End;
         }
-        if self.is_held_back(&mut inner.wire, cx) {
-            return Turn::HeldBack;
-        }
-        scratch::with(|scratch, answers| match self.receive(&mut inner.wire, scratch) {
+        let gate = self.gate(&mut inner.wire, cx);
+        scratch::with(|scratch, answers| {
+            let room = match gate {
+                Gate::Shut => return Turn::HeldBack,
+                Gate::Open => scratch.len(),
+                Gate::WholeOnly => match self.glance(scratch) {
+                    Ok(0) if self.is_still_shut(&mut inner.wire, cx) => return Turn::HeldBack,
+                    Ok(0) => scratch.len(),
+                    Ok(whole) => whole,
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Turn::Again,
+                    // The read will say it again.
+                    Err(_) => scratch.len(),
+                },
+            };
+            self.read_into(&mut inner, &mut scratch[..room], answers)
+        })
+    }
+
+    fn read_into(
+        self: &Arc<Self>,
+        inner: &mut Inner,
+        scratch: &mut [u8],
+        answers: &mut Vec<u8>,
+    ) -> Turn {
+        match self.receive(&mut inner.wire, scratch) {
             Ok(0) => {
                 if inner.wire.stage() == Stage::Open {
                     self.fail(&mut inner.wire, Closed::Lost);
@@ -34,47 +69,91 @@ impl Link {
                 Turn::End
             }
             Ok(read) => {
-                self.take_in(&mut inner, &mut scratch[..read], answers);
+                self.take_in(inner, &mut scratch[..read], answers);
                 Turn::Again
             }
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Turn::Again,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => Turn::Again,
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted
+                ) =>
+            {
+                Turn::Again
+            }
             Err(error) => {
                 let broke_tls = error.kind() == io::ErrorKind::InvalidData;
                 self.fail(&mut inner.wire, if broke_tls { Closed::Protocol } else { Closed::Lost });
                 Turn::End
             }
-        })
+        }
     }
 
-    /// Whether this link may not read now: its waker is left with who will let it then.
-    fn is_held_back(&self, wire: &mut Wire, cx: &Context<'_>) -> bool {
+    /// Takes in what came with the handshake and lies in rustls.
+    pub(super) fn take_decrypted(
+        self: &Arc<Self>,
+        inner: &mut Inner,
+        scratch: &mut [u8],
+        answers: &mut Vec<u8>,
+    ) {
+        while let Some(tls) = &mut inner.wire.tls {
+            match tls::read(tls, &self.io, scratch) {
+                Ok(read @ 1..) => self.take_in(inner, &mut scratch[..read], answers),
+                // The reader task will find the end, and whatever is wrong.
+                Ok(0) | Err(_) => return,
+            }
+        }
+    }
+
+    /// Whether this link may read now. If not, its waker is left with who will let it.
+    fn gate(&self, wire: &mut Wire, cx: &Context<'_>) -> Gate {
         wire.held_back = false;
         if wire.stage() == Stage::Closing {
-            return false;
+            return Gate::Open;
         }
-        let reader = cx.waker();
-        if wire.outbox.as_mut().is_some_and(|outbox| outbox.holds_back(reader)) {
+        if wire.outbox.as_mut().is_some_and(|outbox| outbox.holds_back(cx.waker())) {
             wire.held_back = true;
-            return true;
+            return Gate::Shut;
         }
+        if self.has_room(wire) {
+            return Gate::Open;
+        }
+        // What is encrypted cannot be looked at without taking it.
+        if wire.partial.is_none() && wire.tls.is_none() {
+            return Gate::WholeOnly;
+        }
+        if self.is_still_shut(wire, cx) { Gate::Shut } else { Gate::Open }
+    }
+
+    /// Whether the budget lets this link read whatever comes.
+    fn has_room(&self, wire: &mut Wire) -> bool {
         let budget = &self.front.budget;
-        // Looks again after leaving the waker: room that was made in between woke nobody.
-        wire.held_back = match &mut wire.partial {
-            None => {
-                !budget.may_start() && {
-                    budget.wait_to_start(reader);
-                    !budget.may_start()
-                }
-            }
-            Some(partial) => {
-                !budget.may_grow(&mut partial.held) && {
-                    budget.wait_to_grow(reader);
-                    !budget.may_grow(&mut partial.held)
-                }
-            }
-        };
+        match &mut wire.partial {
+            Some(partial) => budget.may_grow(&mut partial.held),
+            // It cannot be let through to whole messages only, so the bytes alone decide.
+            None if wire.tls.is_some() => !budget.is_short(),
+            None => budget.may_start(),
+        }
+    }
+
+    /// Leaves the waker with the budget, and looks again: room that was made in between woke nobody.
+    fn is_still_shut(&self, wire: &mut Wire, cx: &Context<'_>) -> bool {
+        let budget = &self.front.budget;
+        if wire.partial.is_some() || wire.tls.is_some() {
+            budget.wait_to_grow(cx.waker());
+        } else {
+            budget.wait_to_start(cx.waker());
+        }
+        wire.held_back = !self.has_room(wire);
         wire.held_back
+    }
+
+    /// How many bytes in the kernel are whole messages. At the end of the stream 1, so that the read
+    /// finds it.
+    fn glance(&self, scratch: &mut [u8]) -> io::Result<usize> {
+        self.io.try_io(Interest::READABLE, || {
+            let (seen, _) = rustix::net::recv(&self.io, &mut *scratch, RecvFlags::PEEK)?;
+            Ok(if seen == 0 { 1 } else { whole_messages(&scratch[..seen]) })
+        })
     }
 
     fn receive(&self, wire: &mut Wire, scratch: &mut [u8]) -> io::Result<usize> {
@@ -112,7 +191,7 @@ impl Link {
         answers: &mut Vec<u8>,
     ) {
         let Inner { state, wire } = inner;
-        if wire.stage() != Stage::Open {
+        if wire.stage() != Stage::Open || bytes.is_empty() {
             return;
         }
         let front = &*self.front;
@@ -130,6 +209,7 @@ impl Link {
                 Ok(None) => break None,
                 Ok(Some(Event::Message(payload))) => {
                     whole = true;
+                    let started = front.clock.elapsed();
                     front.metrics.messages_received.get(Transport::Ws).increment(1);
                     front
                         .metrics
@@ -140,7 +220,9 @@ impl Link {
                         Ok(message) => front.server.handle_message(state, now, message),
                         Err(error) => refused(front, error),
                     };
-                    self.answer(wire, answers, &outgoing);
+                    let took = front.clock.elapsed().saturating_sub(started);
+                    front.metrics.message_handle.record(took);
+                    self.answer(wire, answers, &outgoing, Cause::Answer);
                 }
                 Ok(Some(Event::Ping(payload))) => {
                     answers.extend_from_slice(ws::pong(payload).as_ref());
@@ -154,7 +236,7 @@ impl Link {
                 }
             }
         };
-        self.send_gathered(wire, answers);
+        self.send_gathered(wire, answers, Cause::Answer);
         match ending {
             Some((frame, why)) => {
                 wire.partial = partial;

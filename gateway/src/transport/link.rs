@@ -12,6 +12,7 @@
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::BytesMut;
 use proto::ids::InstanceUid;
@@ -21,6 +22,7 @@ use tokio::net::TcpStream;
 
 use super::budget::Held;
 use super::outbox::Outbox;
+use super::output::Cause;
 use crate::clock::{Now, Seconds};
 use crate::listen::Front;
 use crate::listen::socket::Socket;
@@ -70,6 +72,8 @@ pub(super) struct Wire {
     pub(super) pinged: Seconds,
     /// When it began to close; 0 while it is open.
     closing_since: Seconds,
+    /// When its socket was accepted, in milliseconds, until its first offer; 0 after that.
+    pub(super) accepted_ms: u32,
     stage: Stage,
     /// Why it closes, once it does.
     why: Closed,
@@ -95,7 +99,8 @@ pub(super) enum Stage {
 }
 
 /// Makes a link of an upgraded socket: sends `answer` (the 101), takes in `frames` (what came behind
-/// the request) and starts the reader task. The caller holds a place of admission for it, which is
+/// the request) and starts the reader task. `accepted` is when the socket was, since the start of the
+/// process. The caller holds a place of admission for it, which is
 /// given back when the link ends.
 pub fn begin(
     front: &Arc<Front>,
@@ -103,6 +108,7 @@ pub fn begin(
     grant: Grant,
     answer: &str,
     mut frames: BytesMut,
+    accepted: Duration,
 ) -> Result<(), LinksFull> {
     let (io, tls) = match socket {
         Socket::Plain(io) => (io, None),
@@ -126,6 +132,7 @@ pub fn begin(
                     heard: now,
                     pinged: 0,
                     closing_since: 0,
+                    accepted_ms: milliseconds(accepted),
                     stage: Stage::Open,
                     why: Closed::Lost,
                     held_back: false,
@@ -137,13 +144,22 @@ pub fn begin(
     front.metrics.connects.get(Transport::Ws).increment(1);
     {
         let mut inner = link.lock();
-        link.send(&mut inner.wire, answer.as_bytes(), None);
-        if !frames.is_empty() {
-            scratch::with(|_, answers| link.take_in(&mut inner, &mut frames, answers));
-        }
+        link.send(&mut inner.wire, answer.as_bytes(), None, Cause::Answer);
+        scratch::with(|scratch, answers| {
+            link.take_in(&mut inner, &mut frames, answers);
+            // What TLS has decrypted already makes no socket readable.
+            link.take_decrypted(&mut inner, scratch, answers);
+        });
     }
     tokio::spawn(Steady(link));
     Ok(())
+}
+
+/// Wraps after 49 days, which a difference does not mind; never 0.
+pub(super) fn milliseconds(since_start: Duration) -> u32 {
+    #[expect(clippy::cast_possible_truncation, reason = "it may wrap")]
+    let wrapped = since_start.as_millis() as u32;
+    wrapped.max(1)
 }
 
 /// The reader task of a link. Every byte of it is paid half a million times: tokio gives a future of
@@ -217,7 +233,7 @@ impl Link {
         let mut inner = self.lock();
         let Inner { state, wire } = &mut *inner;
         self.front.server.handle_pinged(state, uid, now);
-        self.send(wire, ws::ping(&[]).as_ref(), None);
+        self.send(wire, ws::ping(&[]).as_ref(), None, Cause::Answer);
     }
 
     /// Ends it without a word: nobody is at the other end.
@@ -236,9 +252,9 @@ impl Link {
         let mut frames = Vec::new();
         self.front.server.redecide(state, now, &mut |outgoing| {
             offers += 1;
-            self.answer(wire, &mut frames, &outgoing);
+            self.answer(wire, &mut frames, &outgoing, Cause::Push);
         });
-        self.send_gathered(wire, &mut frames);
+        self.send_gathered(wire, &mut frames, Cause::Push);
         offers
     }
 
@@ -272,7 +288,7 @@ impl Link {
                     }
                 } else if since(wire.heard) >= PING_AFTER_SECONDS {
                     wire.pinged = now;
-                    self.send(wire, ws::ping(&[]).as_ref(), None);
+                    self.send(wire, ws::ping(&[]).as_ref(), None, Cause::Answer);
                 }
             }
         }
@@ -308,7 +324,7 @@ impl Link {
         if wire.stage != Stage::Open {
             return;
         }
-        self.send(wire, frame.as_ref(), None);
+        self.send(wire, frame.as_ref(), None, Cause::Answer);
         if wire.stage != Stage::Open {
             // The socket broke under the frame.
             return;

@@ -44,7 +44,8 @@ impl Outbox {
         self.chunks.is_empty()
     }
 
-    /// Appends a message. One is taken however long it is, as long as the limit was not reached.
+    /// Appends what nobody asked for. One message is taken however long it is, as long as the limit
+    /// was not reached.
     ///
     /// # Errors
     ///
@@ -53,11 +54,17 @@ impl Outbox {
         if self.bytes >= OUTBOX_BYTES_MAX || self.chunks.len() >= OUTBOX_CHUNKS_MAX {
             return Err(Full);
         }
+        self.push_answer(parts);
+        Ok(())
+    }
+
+    /// Appends an answer. There is no limit but that of the questions: with
+    /// [`OUTBOX_BYTES_SOFT`] waiting no more of them are read, and one read gives so many at most.
+    pub fn push_answer(&mut self, parts: impl IntoIterator<Item = Bytes>) {
         for part in parts.into_iter().filter(|part| !part.is_empty()) {
             self.bytes += part.len();
             self.chunks.push_back(part);
         }
-        Ok(())
     }
 
     /// What to write next, in order: at most `out.len()` slices; returns how many.

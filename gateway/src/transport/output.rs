@@ -2,11 +2,12 @@
 
 use std::io::{self, IoSlice};
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use proto::ws::{self, Opcode};
 
-use super::link::{Link, Stage, Wire};
+use super::link::{Link, Stage, Wire, milliseconds};
 use super::outbox::Outbox;
 use super::tls;
 use crate::metrics::labels::{Closed, Transport};
@@ -18,6 +19,15 @@ const GATHER_BYTES: usize = 16 * 1024;
 /// Chunks written with one system call.
 const SLICES: usize = 16;
 
+/// Why something is sent, which decides what happens if the peer does not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// The peer asked, or it is a few bytes of ours: it waits.
+    Answer,
+    /// A new head: past a limit the link is dropped.
+    Push,
+}
+
 impl Link {
     /// Sends one message, or gathers it in `answers` until [`Link::send_gathered`].
     pub(super) fn answer(
@@ -25,6 +35,7 @@ impl Link {
         wire: &mut Wire,
         answers: &mut Vec<u8>,
         outgoing: &Outgoing,
+        cause: Cause,
     ) {
         let [head, body] = outgoing.parts();
         // The message header of OpAMP over WebSocket: a varint zero.
@@ -38,37 +49,56 @@ impl Link {
         self.front.metrics.messages_sent_bytes.get(Transport::Ws).increment(len as u64 - 1);
         match &outgoing.body {
             Some(body) => {
-                self.send(wire, answers, Some(body));
+                self.send(wire, answers, Some(body), cause);
                 answers.clear();
+                if wire.accepted_ms != 0 && !outgoing.refused {
+                    let now = milliseconds(self.front.clock.elapsed());
+                    let took = now.wrapping_sub(std::mem::take(&mut wire.accepted_ms));
+                    let took = Duration::from_millis(took.into());
+                    self.front.metrics.connect_to_offer.record(took);
+                }
             }
-            None if answers.len() >= GATHER_BYTES => self.send_gathered(wire, answers),
+            None if answers.len() >= GATHER_BYTES => self.send_gathered(wire, answers, cause),
             None => {}
         }
     }
 
     /// Sends what [`Link::answer`] gathered.
-    pub(super) fn send_gathered(self: &Arc<Self>, wire: &mut Wire, answers: &mut Vec<u8>) {
+    pub(super) fn send_gathered(
+        self: &Arc<Self>,
+        wire: &mut Wire,
+        answers: &mut Vec<u8>,
+        cause: Cause,
+    ) {
         if !answers.is_empty() {
-            self.send(wire, answers, None);
+            self.send(wire, answers, None, cause);
             answers.clear();
         }
     }
 
     /// Sends `head` and then `body`: as much as the socket takes now, the rest by a task. After our
     /// close frame nothing is sent.
-    pub(super) fn send(self: &Arc<Self>, wire: &mut Wire, head: &[u8], body: Option<&Bytes>) {
+    pub(super) fn send(
+        self: &Arc<Self>,
+        wire: &mut Wire,
+        head: &[u8],
+        body: Option<&Bytes>,
+        cause: Cause,
+    ) {
         if wire.stage() != Stage::Open {
             return;
         }
         if wire.outbox.is_some() {
-            return self.queue(wire, head, body, 0);
+            return self.queue(wire, head, body, cause);
         }
         match self.write(wire, head, body.map_or(&[], |body| body)) {
             Ok(written) => {
                 let whole = head.len() + body.map_or(0, Bytes::len);
                 if written < whole || wire.tls.as_ref().is_some_and(|tls| tls.wants_write()) {
                     wire.outbox = Some(Box::new(Outbox::new(self.front.clock.seconds())));
-                    self.queue(wire, head, body, written);
+                    let of_head = written.min(head.len());
+                    let body = body.map(|body| body.slice(written - of_head..));
+                    self.queue(wire, &head[of_head..], body.as_ref(), cause);
                     tokio::spawn(drain(Arc::clone(self)));
                 }
             }
@@ -76,14 +106,17 @@ impl Link {
         }
     }
 
-    /// Queues what is left after the first `written` bytes.
-    fn queue(self: &Arc<Self>, wire: &mut Wire, head: &[u8], body: Option<&Bytes>, written: usize) {
+    /// Queues a message, or what is left of one.
+    fn queue(&self, wire: &mut Wire, head: &[u8], body: Option<&Bytes>, cause: Cause) {
         let Some(outbox) = &mut wire.outbox else { return };
-        let of_head = written.min(head.len());
-        let head = Bytes::copy_from_slice(&head[of_head..]);
-        let body = body.map(|body| body.slice(written - of_head..));
-        if outbox.push(std::iter::once(head).chain(body)).is_err() {
-            self.fail(wire, Closed::SlowReader);
+        let parts = std::iter::once(Bytes::copy_from_slice(head)).chain(body.cloned());
+        match cause {
+            Cause::Answer => outbox.push_answer(parts),
+            Cause::Push => {
+                if outbox.push(parts).is_err() {
+                    self.fail(wire, Closed::SlowReader);
+                }
+            }
         }
     }
 

@@ -37,7 +37,11 @@ impl Write for Now<'_> {
 /// # Errors
 ///
 /// `WouldBlock`, whatever the socket says, and `InvalidData` for what is not TLS.
-pub fn read(tls: &mut ServerConnection, socket: &TcpStream, out: &mut [u8]) -> io::Result<usize> {
+pub(super) fn read(
+    tls: &mut ServerConnection,
+    socket: &TcpStream,
+    out: &mut [u8],
+) -> io::Result<usize> {
     loop {
         match tls.reader().read(out) {
             Ok(read) => return Ok(read),
@@ -63,7 +67,7 @@ pub fn read(tls: &mut ServerConnection, socket: &TcpStream, out: &mut [u8]) -> i
 /// # Errors
 ///
 /// Whatever the socket says, `WouldBlock` excepted.
-pub fn write(
+pub(super) fn write(
     tls: &mut ServerConnection,
     socket: &TcpStream,
     parts: [&[u8]; 2],
@@ -90,7 +94,7 @@ pub fn write(
 /// # Errors
 ///
 /// Whatever the socket says, `WouldBlock` excepted.
-pub fn flush(tls: &mut ServerConnection, socket: &TcpStream) -> io::Result<bool> {
+pub(super) fn flush(tls: &mut ServerConnection, socket: &TcpStream) -> io::Result<bool> {
     while tls.wants_write() {
         match tls.write_tls(&mut Now(socket)) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
