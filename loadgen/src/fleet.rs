@@ -35,6 +35,8 @@ const SPARE_DESCRIPTORS: u64 = 64;
 pub struct Progress {
     /// Collectors of the plan.
     pub collectors: u32,
+    /// Of these, collectors that accept offers.
+    pub served: u32,
     /// Collectors started.
     pub started: u64,
     /// Links up.
@@ -72,6 +74,7 @@ impl Viewer {
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Progress {
             collectors: self.0.plan.len(),
+            served: self.0.served,
             started: read(&live.started),
             connected: read(&live.connected),
             offered: read(&live.first_offers),

@@ -205,7 +205,7 @@ impl Marks {
     }
 
     pub(crate) fn look(&mut self, now: Micros, progress: &Progress) {
-        if self.all_offered.is_none() && progress.offered >= u64::from(progress.collectors) {
+        if self.all_offered.is_none() && progress.offered >= u64::from(progress.served) {
             self.all_offered = Some(now);
         }
     }

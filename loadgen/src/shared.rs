@@ -22,6 +22,8 @@ const ERRORS_MAX: usize = 16;
 pub(crate) struct Shared {
     pub(crate) clock: Clock,
     pub(crate) plan: Plan,
+    /// How many collectors accept offers.
+    pub(crate) served: u32,
     pub(crate) habits: Habits,
     pub(crate) heads: Heads,
     pub(crate) wheel: Wheel,
@@ -75,8 +77,10 @@ impl Shared {
         gzip: bool,
         reply_timeout: Duration,
     ) -> Self {
+        let served = (0..plan.len()).filter(|index| !plan.is_report_only(*index)).count();
         Self {
             clock,
+            served: u32::try_from(served).unwrap_or(u32::MAX),
             habits: Habits::new(plan.behaviour()),
             heads,
             wheel: Wheel::default(),

@@ -16,8 +16,8 @@ use crate::model::{Model, ModelError};
 /// (serving.md, decision 16).
 pub(crate) const LOOK: Duration = Duration::from_millis(200);
 
-/// Directory levels below the estate that hold authored or rendered files.
-const DEPTH_MAX: u32 = 4;
+/// Directory levels below `teams` and `rendered` that may hold files; an estate has fewer.
+const DEPTH_MAX: u32 = 8;
 
 /// Size and time of each file.
 type Look = BTreeMap<PathBuf, (u64, Option<SystemTime>)>;

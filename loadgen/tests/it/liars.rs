@@ -29,6 +29,7 @@ async fn an_honest_server_is_found_right_over_both_transports() {
         assert_eq!(report.acks, u64::from(2 * SERVED + REPORT_ONLY + goodbyes), "{report}");
         assert_eq!(report.connect_to_offer.count, u64::from(SERVED));
         assert_eq!(report.bytes_received_beyond_acks, 0);
+        assert!(report.all_offered_after_s < report.all_settled_after_s, "{report}");
     }
 }
 
