@@ -9,6 +9,8 @@
 //! offer that comes while a reply is owed counts as that reply, and is taken for a push after all
 //! when the owed reply still comes. The first answer on a link is never a push.
 
+mod offer;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -21,6 +23,7 @@ use crate::agent::Sent;
 use crate::clock::Micros;
 use crate::heads::{Epoch, Heads};
 use crate::model::Artefact;
+use offer::{explain, shape};
 
 /// Offers that no head explains yet and that wait for a head to be seen; one more is wrong at once.
 const WAITING_MAX: usize = 8;
@@ -482,7 +485,9 @@ impl Ledger {
                 self.waiting.push(offer);
                 return;
             }
-            self.wrong(noted, Wrong::Offer, offer.at, || explain(index, &offer, heads));
+            self.wrong(noted, Wrong::Offer, offer.at, || {
+                explain(index, &offer.hash, &offer.body, heads)
+            });
             return;
         };
         if self.goodbye != Goodbye::Unsaid {
@@ -545,30 +550,6 @@ impl Ledger {
     }
 }
 
-/// The body of an offer of exactly the form that serving.md, decision 6, asks for.
-fn shape(offer: &wire::AgentRemoteConfig) -> Result<&Bytes, String> {
-    let files = offer.config.as_ref().map(|config| &config.config_map);
-    let names = || files.map(|files| files.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
-    let Some(file) = files.filter(|files| files.len() == 1).and_then(|files| files.get("")) else {
-        return Err(format!("an offer with the files {:?}, not one with an empty name", names()));
-    };
-    if file.content_type != "text/yaml" {
-        return Err(format!("content type \"{}\", not text/yaml", file.content_type));
-    }
-    if file.body.iter().all(u8::is_ascii_whitespace) {
-        return Err("an empty body, which stops a collector".to_owned());
-    }
-    let hash = &offer.config_hash;
-    if hash.len() != 64 || !hash.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
-        return Err(format!(
-            "config_hash is not 64 lower-case hex digits but {} bytes: {}",
-            hash.len(),
-            hash.escape_ascii()
-        ));
-    }
-    Ok(&file.body)
-}
-
 fn summary(message: &wire::ServerToAgent) -> &'static str {
     if message.error_response.is_some() {
         "an error_response"
@@ -577,40 +558,6 @@ fn summary(message: &wire::ServerToAgent) -> &'static str {
     } else {
         "a message without an offer"
     }
-}
-
-/// Expected against got, in one sentence, with the first line that differs.
-fn explain(index: u32, offer: &Waiting, heads: &Heads) -> String {
-    let (epoch, head) = heads.latest();
-    let expected = head.expected(index);
-    let got_hash = offer.hash.escape_ascii();
-    let expected_hash = expected.hash.escape_ascii();
-    let body = if expected.bytes == offer.body {
-        "the body is right".to_owned()
-    } else {
-        let got: Vec<&[u8]> = offer.body.split(|byte| *byte == b'\n').collect();
-        let wanted: Vec<&[u8]> = expected.bytes.split(|byte| *byte == b'\n').collect();
-        let line = got.iter().zip(&wanted).position(|(got, wanted)| got != wanted);
-        let line = line.unwrap_or_else(|| got.len().min(wanted.len()));
-        let show = |lines: &[&[u8]]| {
-            lines.get(line).map_or_else(
-                || "its end".to_owned(),
-                |line| {
-                    format!(
-                        "\"{}\"",
-                        line.iter().take(120).copied().collect::<Vec<_>>().escape_ascii()
-                    )
-                },
-            )
-        };
-        format!("line {}: expected {}, got {}", line + 1, show(&wanted), show(&got))
-    };
-    format!(
-        "expected {} ({} bytes, hash {expected_hash}) under head {epoch}, got {} bytes, hash {got_hash}; {body}",
-        expected.path,
-        expected.bytes.len(),
-        offer.body.len()
-    )
 }
 
 #[cfg(test)]
