@@ -106,13 +106,22 @@ fn sorted<'a>(
     entries: &'a [(Node, Node)],
     key_out: impl Fn(&'a Scalar) -> Out<'a>,
 ) -> Vec<(Out<'a>, Out<'a>)> {
-    let mut by_text: Vec<(&Scalar, &Node)> = entries
+    let mut written: Vec<(Out<'a>, Out<'a>)> = entries
         .iter()
         // The parser refuses keys that are not scalars.
-        .filter_map(|(key, value)| Some((key.as_scalar()?, value)))
+        .filter_map(|(key, value)| Some((key_out(key.as_scalar()?), Out::from_node(value))))
         .collect();
-    by_text.sort_by(|(a, _), (b, _)| a.text.as_bytes().cmp(b.text.as_bytes()));
-    by_text.into_iter().map(|(key, value)| (key_out(key), Out::from_node(value))).collect()
+    // By what is written, not by what was authored: `~` is written as `null`, and a document must
+    // come out the same when it is read again.
+    written.sort_by(|(a, _), (b, _)| key_text(a).cmp(key_text(b)));
+    written
+}
+
+fn key_text<'o>(key: &'o Out<'_>) -> &'o str {
+    match key {
+        Out::Text(text) | Out::Quoted(text) | Out::Plain(text) => text,
+        Out::Sequence(_) | Out::Mapping(_) => "",
+    }
 }
 
 fn scalar_out(scalar: &Scalar) -> Out<'_> {

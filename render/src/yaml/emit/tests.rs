@@ -126,6 +126,15 @@ fn floats_are_floats_to_a_reader_of_yaml_1_1_too() {
 }
 
 #[test]
+fn keys_are_sorted_by_what_is_written() {
+    let authored = parse(b"{~: 1, zoo: 2, apple: 3}").unwrap();
+    let written = emit(&Out::from_node(&authored));
+    assert_eq!(written, "apple: 3\nnull: 1\nzoo: 2\n");
+    let again = parse(written.as_bytes()).unwrap();
+    assert_eq!(emit(&Out::from_node(&again)), written);
+}
+
+#[test]
 fn keys_are_sorted_by_bytes_and_typed_below_the_top_only() {
     let source =
         "b: 1\n1: x\ntrue: y\nB:\n  2: x\n  true: z\n  10: w\na: {}\n\"a b\": [[1, {x: y}], []]\n";
