@@ -10,7 +10,8 @@
 //! `/proc/PID/smaps_rollup`. After that half of a 60 kB report goes to every link, and then the other
 //! half (slow networks look like that): the peak, and what is left three seconds later.
 //! Links come from several 127.x addresses, so that ports do not run out. Needs about as many
-//! descriptors as links, here and in the gateway.
+//! descriptors as links, here and in the gateway. Pings are not answered: everything must be over in
+//! 45 s, else links are dropped and the probe ends with an error.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -97,13 +98,18 @@ impl Gateway {
             .spawn()?;
         let stdout = child.stdout.take().ok_or_else(|| io::Error::other("no stdout"))?;
         let gateway = Self(child);
-        for line in BufReader::new(stdout).lines() {
-            if let Some(rest) = line?.strip_prefix("listen    ws://")
+        let mut stdout = BufReader::new(stdout);
+        let mut line = String::new();
+        while stdout.read_line(&mut line)? > 0 {
+            if let Some(rest) = line.strip_prefix("listen    ws://")
                 && let Some((addr, _)) = rest.split_once('/')
             {
                 let addr = addr.parse().map_err(io::Error::other)?;
+                // Whatever else it says is read, so that it can go on saying it.
+                std::thread::spawn(move || io::copy(&mut stdout, &mut io::sink()));
                 return Ok((gateway, addr));
             }
+            line.clear();
         }
         Err(io::Error::other("the gateway did not say where it listens"))
     }
@@ -158,8 +164,8 @@ impl Link {
     fn open(addr: SocketAddr, number: u32, bytes: usize) -> io::Result<Self> {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
         socket.set_tcp_nodelay(true)?;
-        // 20,000 ports of each source address.
-        let source = [127, 0, 1, 1 + u8::try_from(number / 20_000).unwrap_or(0)];
+        // The kernel looks long for a free port once an address has used many.
+        let source = [127, 0, 1, 1 + u8::try_from(number / 2_000).unwrap_or(0)];
         socket.bind(&SocketAddr::from((source, 0)).into())?;
         socket.connect(&addr.into())?;
         let mut link = Self { stream: socket.into(), number };
@@ -192,10 +198,10 @@ impl Link {
             sequence_num,
             capabilities: 0x3007,
             agent_description: report.map(|_| AgentDescription {
-                identifying_attributes: vec![text("service.name", "otelcol".into())],
+                identifying_attributes: vec![text("service.name", "otelcol-gateway".into())],
                 non_identifying_attributes: vec![
                     text("host.name", format!("node-{}", self.number)),
-                    text("deployment.environment", "production".into()),
+                    text("deployment.environment.name", "production".into()),
                 ],
             }),
             effective_config: report.map(|bytes| EffectiveConfig {
