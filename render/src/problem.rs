@@ -1,5 +1,6 @@
 //! What is wrong with an estate, told so that its author can mend it.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -14,6 +15,28 @@ pub struct Spot {
     pub pos: Option<Pos>,
     /// Key path such as `stages[0].cohort.percent`; empty for the document itself.
     pub path: String,
+}
+
+/// A path as one line of a terminal or a log can show it: characters that would break the line,
+/// move the cursor or turn the direction of writing are escaped (`\n`, `\u{1b}`).
+pub fn printable(path: &str) -> Cow<'_, str> {
+    let is_unsafe = |c: char| {
+        let is_break = matches!(c, '\u{2028}' | '\u{2029}');
+        let is_direction = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        c.is_control() || is_break || is_direction
+    };
+    if !path.contains(is_unsafe) {
+        return path.into();
+    }
+    let mut shown = String::with_capacity(path.len() + 8);
+    for c in path.chars() {
+        if is_unsafe(c) {
+            shown.extend(c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown.into()
 }
 
 /// One bullet of a refusal (estate.md, decision 4).
@@ -74,5 +97,22 @@ impl Problem {
             line.push_str(&self.help);
         }
         line
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::printable;
+
+    #[test]
+    fn a_path_stays_on_its_line() {
+        assert_eq!(
+            printable("../my-estate/teams/Übergang \\ x/a.yaml"),
+            "../my-estate/teams/Übergang \\ x/a.yaml"
+        );
+        assert_eq!(
+            printable("a\nb\u{1b}[2Jc\u{202e}d\u{2028}"),
+            "a\\nb\\u{1b}[2Jc\\u{202e}d\\u{2028}"
+        );
     }
 }

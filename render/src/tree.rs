@@ -9,6 +9,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use crate::problem::printable;
+
 /// Files in one estate. 10,000 Tiers with their artefacts are about 40,000.
 pub const MAX_FILES: usize = 200_000;
 
@@ -98,12 +100,13 @@ impl Tree {
     ///
     /// The first file that cannot be read, leads out of the estate, or passes a limit.
     pub fn read_dir(root: &Path, label: &str) -> Result<Self, TreeError> {
-        let tree = Self { label: label.to_owned(), files: BTreeMap::new() };
-        let not_a_directory = || TreeError::NotADirectory { path: label.to_owned() };
+        let label = printable(label);
+        let not_a_directory = || TreeError::NotADirectory { path: label.to_string() };
         let root = root.canonicalize().map_err(|_| not_a_directory())?;
         if !root.is_dir() {
             return Err(not_a_directory());
         }
+        let tree = Self { label: label.to_string(), files: BTreeMap::new() };
         let mut reader = Reader { root, tree, bytes: 0 };
         for name in ROOT_FILES {
             reader.file(name)?;
@@ -115,12 +118,12 @@ impl Tree {
         Ok(reader.tree)
     }
 
-    /// `label/path` as the user would write it.
+    /// `label/path` as the user would write it, [`printable`].
     pub fn display(&self, path: &str) -> Arc<str> {
         if self.label.is_empty() {
-            return path.into();
+            return printable(path).into();
         }
-        format!("{}/{}", self.label.trim_end_matches('/'), path).into()
+        printable(&format!("{}/{}", self.label.trim_end_matches('/'), path)).into()
     }
 
     /// The bytes at `path`.

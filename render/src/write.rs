@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempPath;
 
 use crate::compile::is_generated;
+use crate::problem::printable;
 
 /// Why a render did not reach the disk. No target has changed unless [`WriteError::Torn`] says so.
 #[derive(Debug, thiserror::Error)]
@@ -177,7 +178,7 @@ impl Existing {
             let directory = out.join(&relative);
             match fs::symlink_metadata(&directory) {
                 Ok(metadata) if metadata.is_symlink() => {
-                    return Err(WriteError::Symlink(directory.display().to_string()));
+                    return Err(WriteError::Symlink(shown(&directory)));
                 }
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
@@ -259,15 +260,19 @@ impl Drop for Directories {
 }
 
 fn io_error(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> WriteError {
-    let path = path.display().to_string();
+    let path = shown(path);
     move |source| WriteError::Io { action, path, source }
 }
 
 fn error_after(renamed: bool, action: &'static str, path: &Path, source: io::Error) -> WriteError {
-    let path = path.display().to_string();
+    let path = shown(path);
     if renamed {
         WriteError::Torn { action, path, source }
     } else {
         WriteError::Io { action, path, source }
     }
+}
+
+fn shown(path: &Path) -> String {
+    printable(&path.to_string_lossy()).into_owned()
 }

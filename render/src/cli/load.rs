@@ -9,7 +9,7 @@ use render::compile::{self, Commit, Rendered};
 use render::estate::{self, Sources, Teams};
 use render::finding::Finding;
 use render::policy::{Catalogue, Policy};
-use render::problem::Refusal;
+use render::problem::{Refusal, printable};
 use render::tree::Tree;
 
 use super::{Failure, Format, NOT_LOADED, REFUSED};
@@ -68,7 +68,7 @@ pub(super) fn read_policy(
 ) -> Result<(Teams, Catalogue, Policy), Failure> {
     let not_loaded = |refusal: Refusal| Failure::from_refusal(NOT_LOADED, &refusal, format);
     let teams = estate::load_teams(tree).map_err(not_loaded)?;
-    let file = catalogue.display().to_string();
+    let file = printable(&catalogue.to_string_lossy()).into_owned();
     let bytes = read_bounded(catalogue, MAX_CATALOGUE_BYTES).map_err(|error| {
         Failure::not_loaded(format!("cannot read the catalogue {file}: {error}"))
     })?;

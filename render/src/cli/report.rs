@@ -3,7 +3,7 @@
 use std::path::{Component, Path, PathBuf};
 
 use render::finding::{Finding, Subject};
-use render::problem::{Problem, Refusal};
+use render::problem::{Problem, Refusal, printable};
 use serde_json::{Value, json};
 
 /// One finding per line.
@@ -57,7 +57,7 @@ pub(super) fn line(value: &Value) -> String {
 }
 
 /// `path` under `out` as a shell user would write it: no `.`, no doubled `/`, `..` taken back
-/// where it can be.
+/// where it can be; one line, whatever the names are.
 pub(super) fn joined(out: &Path, path: &str) -> String {
     let mut clean = PathBuf::new();
     for part in out.join(path).components() {
@@ -76,7 +76,7 @@ pub(super) fn joined(out: &Path, path: &str) -> String {
             | Component::Normal(_) => clean.push(part),
         }
     }
-    clean.display().to_string()
+    printable(&clean.to_string_lossy()).into_owned()
 }
 
 #[cfg(test)]

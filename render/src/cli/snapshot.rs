@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use render::problem::printable;
 use render::snapshot::file::{self, signing_key};
 use render::snapshot::served;
 
@@ -20,7 +21,7 @@ pub(super) fn run(arguments: &SnapshotArgs) -> Result<Done, Failure> {
         .map_err(|refusal| Failure::refused(refusal.to_string()))?;
     let untold = history::fill(&arguments.estate, &mut served);
 
-    let out = arguments.out.display().to_string();
+    let out = printable(&arguments.out.to_string_lossy()).into_owned();
     let failed = |error: file::FileError| Failure::refused(format!("{out}: {error}"));
     let bytes = file::encode(&served, now_ms(), key.as_ref()).map_err(failed)?;
     file::write(&arguments.out, &bytes).map_err(failed)?;
@@ -43,7 +44,8 @@ pub(super) fn run(arguments: &SnapshotArgs) -> Result<Done, Failure> {
 }
 
 fn read_key(path: &Path) -> Result<ed25519_dalek::SigningKey, Failure> {
-    let shown = path.display();
+    let shown = path.to_string_lossy();
+    let shown = printable(&shown);
     let pem = std::fs::read_to_string(path)
         .map_err(|error| Failure::not_loaded(format!("cannot read the key {shown}: {error}")))?;
     signing_key(&pem).map_err(|error| Failure::not_loaded(format!("{shown}: {error}")))
