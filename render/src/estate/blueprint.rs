@@ -10,9 +10,10 @@ use super::model::{
     Blueprint, Blueprints, Class, Component, Lane, LaneEntry, Name, Reference, Satisfies, Signal,
 };
 use super::names;
-use super::object::{Object, Report, read_all};
+use super::object::{Object, read_all};
+use super::report::Report;
 use crate::finding::{Finding, FindingKind, Subject};
-use crate::problem::{Problem, Refusal};
+use crate::problem::Refusal;
 use crate::tree::Tree;
 use crate::yaml::{Node, Pos};
 
@@ -26,21 +27,20 @@ const KEYS: [&str; 7] =
 ///
 /// # Errors
 ///
-/// Problems of form abort with those of one file; problems of meaning are reported together, in
-/// byte order of the paths, Components first. An estate with neither is refused.
+/// All problems of all files, in byte order of the paths, Components first; of one file those of
+/// form before those of meaning. An estate with neither kind is refused.
 pub fn load_blueprints(tree: &Tree) -> Result<Blueprints, Refusal> {
-    let of_form = |problems: Vec<Problem>| Refusal { header: HEADER.to_owned(), problems };
     let mut report = Report::default();
-    let components = read_all(tree, "components", &mut report, component::read).map_err(of_form)?;
-    let blueprints = read_all(tree, "blueprints", &mut report, read).map_err(of_form)?;
-    if components.is_empty() && blueprints.is_empty() && report.len() == 0 {
+    let components = read_all(tree, "components", &mut report, component::read);
+    let blueprints = read_all(tree, "blueprints", &mut report, read);
+    if components.is_empty() && blueprints.is_empty() {
         let teams = tree.display("teams");
         let text = format!("{teams}: no Component and no Blueprint in any team");
         let help = "give the root of an estate, the folder that holds teams/";
         report.add(text, &teams, None, String::new(), help);
     }
-    let components = components.into_iter().filter_map(|(id, c)| Some((id, c?))).collect();
-    let blueprints = blueprints.into_iter().filter_map(|(id, b)| Some((id, b?))).collect();
+    let components = components.into_iter().filter_map(|(id, c)| Some((id, c??))).collect();
+    let blueprints = blueprints.into_iter().filter_map(|(id, b)| Some((id, b??))).collect();
     let findings = reference_findings(&components, &blueprints);
     report.finish(HEADER, Blueprints { components, blueprints, findings })
 }
@@ -61,17 +61,30 @@ fn read(
     let owner = decoder.string(&fields, "owner");
     report.require(object, &fields, "owner", &owner);
 
-    let mut reader = Reader { object, decoder, report, used: BTreeSet::new(), wires: false };
+    let mut reader = Reader {
+        object,
+        decoder,
+        report,
+        used: BTreeSet::new(),
+        wires: false,
+        locals_are_read: true,
+    };
     let satisfies = reader.satisfies(&fields);
     let components = reader.components(&fields);
+    reader.locals_are_read = !reader.decoder.is_in_doubt("components");
     let lanes = reader.lanes(&fields, &components);
     let extensions = reader.entries(&fields, "extensions", &components);
-    if !reader.wires {
+    // An entry that could not be read may be what uses a Component.
+    let in_doubt = |key| reader.decoder.is_in_doubt(key);
+    let entries_are_read = !in_doubt("pipelines") && !in_doubt("extensions");
+    if !reader.wires && entries_are_read {
         let text = "wires nothing: no lane has an entry, and there are no extensions";
         let help = "add a lane under `pipelines:`, or `extensions:`";
         reader.report.about(object, fields.at, "pipelines".to_owned(), text, help);
     }
-    reader.unused(&components);
+    if entries_are_read {
+        reader.unused(&components);
+    }
 
     let components: Option<BTreeMap<_, _>> =
         components.into_iter().map(|(name, local)| Some((name, local.component?))).collect();
@@ -103,6 +116,8 @@ struct Reader<'r, 't> {
     used: BTreeSet<String>,
     /// Whether there is any entry, good or not.
     wires: bool,
+    /// Whether every local Component's name could be read.
+    locals_are_read: bool,
 }
 
 impl Reader<'_, '_> {
@@ -241,6 +256,9 @@ impl Reader<'_, '_> {
             if let Reference::Local(name) = &reference {
                 self.used.insert(name.clone());
                 if !components.contains_key(name) {
+                    if !self.locals_are_read {
+                        continue;
+                    }
                     let text = format!("refers in {key} to {}, which is not local", shown(name));
                     about(&text, "declare it under `components:`, or name it as team/name@N");
                     continue;

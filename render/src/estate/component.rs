@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::decode::{Decoder, Fields, shown};
 use super::model::{Class, Component, Located};
-use super::object::{Object, Report};
+use super::object::Object;
+use super::report::Report;
 use crate::yaml::Node;
 
 /// Keys of a shared and of a local Component. A local one must not have an owner, which is said

@@ -77,13 +77,22 @@ impl<'n> Fields<'n, '_> {
 pub(crate) struct Decoder {
     /// The file as the user would write it.
     pub(crate) file: Arc<str>,
-    problems: Vec<Problem>,
+    form: Form,
+}
+
+/// What is wrong with the form of one file.
+#[derive(Debug, Default)]
+pub(crate) struct Form {
+    /// In no order.
+    pub(crate) problems: Vec<Problem>,
+    /// Paths of the keys that unknown keys were probably meant to be.
+    pub(crate) meant: Vec<String>,
 }
 
 impl Decoder {
     /// For the file of that name.
     pub(crate) fn new(file: Arc<str>) -> Self {
-        Self { file, problems: Vec::new() }
+        Self { file, form: Form::default() }
     }
 
     /// Rules 1, 2, 5 and 6 of estate.md 1.2.
@@ -97,10 +106,20 @@ impl Decoder {
         }
     }
 
-    /// What was wrong so far, in the order of its place in the file.
-    pub(crate) fn into_problems(mut self) -> Vec<Problem> {
-        self.problems.sort_by_key(|problem| problem.spot.as_ref().and_then(|spot| spot.pos));
-        self.problems
+    /// All that was wrong.
+    pub(crate) fn into_form(self) -> Form {
+        self.form
+    }
+
+    /// Whether something at `path` or below could not be read, or stands under a misspelt key: what
+    /// was read there may not be all that its author wrote.
+    pub(crate) fn is_in_doubt(&self, path: &str) -> bool {
+        let of_problems = self.form.problems.iter().filter_map(|problem| problem.spot.as_ref());
+        let mut paths = of_problems.map(|spot| &spot.path).chain(&self.form.meant);
+        paths.any(|at| {
+            at.strip_prefix(path)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        })
     }
 
     /// Rule 3: the document is a mapping, of these keys.
@@ -122,7 +141,12 @@ impl Decoder {
         for (key, _) in fields.entries {
             let name = key.as_scalar().map_or("", |key| &key.text);
             if !known.contains(&name) {
-                let help = suggestion(name, known);
+                let near = nearest(name, known);
+                let help = match near {
+                    Some(key) => format!("did you mean {key}?"),
+                    None => format!("known keys here: {}", known.join(", ")),
+                };
+                self.form.meant.extend(near.map(|key| fields.path_of(key)));
                 let path = fields.path_of(name);
                 self.problem(Some(key.at), path, &format!("unknown key {}", shown(name)), help);
             }
@@ -251,7 +275,7 @@ impl Decoder {
 
     /// Adds a problem of this file.
     pub(crate) fn problem(&mut self, pos: Option<Pos>, path: String, text: &str, help: String) {
-        self.problems.push(Problem {
+        self.form.problems.push(Problem {
             text: format!("{}: {text}", self.file),
             spot: Some(Spot { file: Arc::clone(&self.file), pos, path }),
             help,
@@ -318,17 +342,14 @@ fn integer(text: &str) -> Result<i64, NotAnInteger> {
     i64::try_from(if negative { -magnitude } else { magnitude }).map_err(|_| NotAnInteger::Other)
 }
 
-/// The way out of an unknown key: the known one that is nearest, or all of them.
-fn suggestion(name: &str, known: &[&str]) -> String {
-    let nearest = known
+/// The known key that an unknown one was probably meant to be.
+fn nearest<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
+    let near = known
         .iter()
         .map(|&key| (distance(&name.to_lowercase(), key), key))
         .filter(|&(distance, key)| distance <= 2 && distance < key.len())
         .min();
-    match nearest {
-        Some((_, key)) => format!("did you mean {key}?"),
-        None => format!("known keys here: {}", known.join(", ")),
-    }
+    near.map(|(_, key)| key)
 }
 
 /// Edits (insert, delete, replace) from one to the other; keys longer than any of ours are far.
@@ -393,11 +414,11 @@ mod tests {
     #[test]
     fn a_near_miss_is_suggested() {
         let known = ["owner", "tier", "stage", "stages"];
-        assert_eq!(suggestion("Owner", &known), "did you mean owner?");
-        assert_eq!(suggestion("stagse", &known), "did you mean stage?");
-        assert_eq!(suggestion("teir", &known), "did you mean tier?");
-        assert_eq!(suggestion("blueprint", &known), "known keys here: owner, tier, stage, stages");
-        assert_eq!(suggestion(&"x".repeat(1_000_000), &["a"]), "known keys here: a");
+        assert_eq!(nearest("Owner", &known), Some("owner"));
+        assert_eq!(nearest("stagse", &known), Some("stage"));
+        assert_eq!(nearest("teir", &known), Some("tier"));
+        assert_eq!(nearest("blueprint", &known), None);
+        assert_eq!(nearest(&"x".repeat(1_000_000), &["a"]), None);
     }
 
     #[test]

@@ -2,11 +2,12 @@
 
 mod blueprint;
 mod component;
-mod decode;
+pub(crate) mod decode;
 mod duration;
 mod model;
 mod names;
-mod object;
+pub(crate) mod object;
+pub(crate) mod report;
 mod rollout;
 mod service;
 mod teams;

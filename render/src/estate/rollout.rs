@@ -8,7 +8,8 @@ use super::decode::{Decoder, Fields, KeyPath, shown};
 use super::duration;
 use super::model::{Binding, Cohort, Halt, Hosts, Located, Name, Rollout, Stage};
 use super::names;
-use super::object::{Object, Report};
+use super::object::Object;
+use super::report::Report;
 use super::tier::pair_map;
 use crate::yaml::Node;
 

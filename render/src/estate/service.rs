@@ -5,7 +5,8 @@ use std::sync::Arc;
 use super::decode::{Decoder, KeyPath};
 use super::model::{Located, Name, Service};
 use super::names;
-use super::object::{Object, Report};
+use super::object::Object;
+use super::report::Report;
 use crate::yaml::Node;
 
 /// A Service as far as it could be read.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use super::decode::{Decoder, KeyPath, shown};
 use super::model::{Binding, Hop, Located, Serving, Tier};
 use super::names;
-use super::object::{Object, Report};
+use super::object::Object;
+use super::report::Report;
 use crate::yaml::Node;
 
 const KEYS: [&str; 8] =
@@ -52,7 +53,7 @@ pub(crate) fn read(
     };
 
     let pairs = decoder.string_map(&fields, "selector");
-    let has_selector = !pairs.is_empty();
+    let has_selector = !pairs.is_empty() || decoder.is_in_doubt(&fields.path_of("selector"));
     let selector_at = fields.get("selector").map(|node| node.at);
     let selector = pair_map(object, report, &fields.path_of("selector"), pairs);
 

@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::decode::shown;
 use super::model::{Cohort, Name, Rollout, Tier, Topology};
-use super::object::{Report, read_all};
+use super::object::read_all;
+use super::report::Report;
 use super::rollout::RolloutDraft;
 use super::service::ServiceDraft;
 use super::tier::TierDraft;
 use super::{rollout, service, tier};
 use crate::finding::{Finding, FindingKind, Subject};
-use crate::problem::{Problem, Refusal};
+use crate::problem::Refusal;
 use crate::tree::Tree;
 
 /// Distinct sets of selector attributes past which matching is refused: a connect costs one look-up
@@ -29,34 +30,38 @@ const HEADER: &str = "invalid topology sources:";
 ///
 /// # Errors
 ///
-/// Problems of form abort with those of one file; problems of meaning are reported together:
-/// Tiers, Services and Rollouts in byte order of their paths, then what Services and Rollouts say
-/// about Tiers in id order.
+/// All problems of all files: Tiers, Services and Rollouts in byte order of their paths, of one file
+/// those of form before those of meaning; then what Services and Rollouts say about Tiers in id
+/// order. An object whose file cannot be read still counts as authored.
 pub fn load_topology(tree: &Tree) -> Result<Topology, Refusal> {
-    let of_form = |problems: Vec<Problem>| Refusal { header: HEADER.to_owned(), problems };
     let mut report = Report::default();
-    let tiers = read_all(tree, "tiers", &mut report, tier::read).map_err(of_form)?;
-    let services = read_all(tree, "services", &mut report, service::read).map_err(of_form)?;
-    let rollouts = read_all(tree, "rollouts", &mut report, rollout::read).map_err(of_form)?;
+    let tiers = read_all(tree, "tiers", &mut report, tier::read);
+    let services = read_all(tree, "services", &mut report, service::read);
+    let rollouts = read_all(tree, "rollouts", &mut report, rollout::read);
     check_services(&services, &tiers, &mut report);
     check_rollouts(&rollouts, &tiers, &mut report);
 
-    let whole = |(id, draft): (Name, TierDraft)| Some((id, draft.tier?));
+    let whole = |(id, draft): (Name, Option<TierDraft>)| Some((id, draft?.tier?));
     let topology = Topology {
         tiers: tiers.into_iter().filter_map(whole).collect(),
-        services: services.into_iter().filter_map(|(id, s)| Some((id, s.service?))).collect(),
-        rollouts: rollouts.into_iter().filter_map(|(id, r)| Some((id, r.rollout?))).collect(),
+        services: services.into_iter().filter_map(|(id, s)| Some((id, s?.service?))).collect(),
+        rollouts: rollouts.into_iter().filter_map(|(id, r)| Some((id, r?.rollout?))).collect(),
     };
     check_selector_shapes(&topology, &mut report);
     report.finish(HEADER, topology)
 }
 
+/// The objects whose files could be read.
+fn read<T>(objects: &BTreeMap<Name, Option<T>>) -> impl Iterator<Item = (&Name, &T)> {
+    objects.iter().filter_map(|(id, object)| Some((id, object.as_ref()?)))
+}
+
 fn check_services(
-    services: &BTreeMap<Name, ServiceDraft>,
-    tiers: &BTreeMap<Name, TierDraft>,
+    services: &BTreeMap<Name, Option<ServiceDraft>>,
+    tiers: &BTreeMap<Name, Option<TierDraft>>,
     report: &mut Report,
 ) {
-    for (id, service) in services {
+    for (id, service) in read(services) {
         for (step, path) in &service.steps {
             if !tiers.contains_key(&step.value) {
                 let text = format!(
@@ -73,12 +78,12 @@ fn check_services(
 
 /// In Rollout id order, each up to the first thing that makes the rest meaningless.
 fn check_rollouts(
-    rollouts: &BTreeMap<Name, RolloutDraft>,
-    tiers: &BTreeMap<Name, TierDraft>,
+    rollouts: &BTreeMap<Name, Option<RolloutDraft>>,
+    tiers: &BTreeMap<Name, Option<TierDraft>>,
     report: &mut Report,
 ) {
     let mut staged: BTreeMap<&Name, &Name> = BTreeMap::new();
-    for (id, rollout) in rollouts {
+    for (id, rollout) in read(rollouts) {
         let Some(target) = &rollout.tier else { continue };
         let mut add = |at, path: &str, text: String, help: &str| {
             let text = format!("rollout {} {text}", shown(id.as_str()));
@@ -96,7 +101,8 @@ fn check_rollouts(
             add(target.at, "tier", text, help);
             continue;
         }
-        if !rollout.owner.value.is_empty()
+        if let Some(tier) = tier
+            && !rollout.owner.value.is_empty()
             && !tier.owner.is_empty()
             && rollout.owner.value != tier.owner
         {
@@ -116,7 +122,8 @@ fn check_rollouts(
             continue;
         }
         staged.insert(&target.value, id);
-        if let (Some(from), Some(bound)) = (&rollout.from, &tier.blueprint)
+        let bound = tier.as_ref().and_then(|tier| tier.blueprint.as_ref());
+        if let (Some(from), Some(bound)) = (&rollout.from, bound)
             && from.value != *bound
         {
             let text = format!(

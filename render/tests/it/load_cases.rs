@@ -329,21 +329,116 @@ fn telemetry_has_an_endpoint_per_environment() {
     assert!(missing.starts_with("invalid telemetry:\n  - e/telemetry.yaml: missing file\n"));
 }
 
+const REST_OF_ROLLOUT: &str = "hash_attributes: [k]\nstages: [{cohort: {percent: 100}}]\n";
+
 #[test]
-fn a_file_with_a_wrong_form_is_reported_alone() {
-    let error = topology(&[
-        ("teams/a/tiers/a.yaml", "owner: ~\n".to_owned()),
-        ("teams/a/tiers/b.yaml", "colour: 1\nsize: 2\n".to_owned()),
-        ("teams/a/tiers/c.yaml", "colour: 1\n".to_owned()),
-    ])
-    .unwrap_err();
-    let bullets: Vec<&str> = error.lines().filter(|line| line.starts_with("  - ")).collect();
+fn wrong_forms_of_some_files_and_wrong_meaning_of_others_are_told_together() {
+    let bullets = topology_bullets(&[
+        ("teams/a/tiers/s.yaml", "owner: [}\n".to_owned()),
+        ("teams/a/tiers/t.yaml", format!("{TIER}size: 2\ncolour: 1\nmin_expected: -1\n")),
+        // Each names the Tier that cannot be read, which is authored all the same.
+        ("teams/a/services/v.yaml", "owner: o\nclass: C1\npaths: [{through: [a/s]}]\n".to_owned()),
+        (
+            "teams/a/rollouts/r.yaml",
+            format!("{}{REST_OF_ROLLOUT}stage: 5\n", ROLLOUT.replace("a/t", "a/s")),
+        ),
+        // And this one another that can, in part.
+        (
+            "teams/a/rollouts/u.yaml",
+            format!("{}{REST_OF_ROLLOUT}", ROLLOUT.replace("owner: o", "owner: p")),
+        ),
+    ]);
     assert_eq!(
         bullets,
         [
-            "  - e/teams/a/tiers/b.yaml: unknown key \"colour\"",
-            "  - e/teams/a/tiers/b.yaml: unknown key \"size\"",
+            "e/teams/a/tiers/s.yaml: mismatched bracket '[' closed by '}'",
+            "e/teams/a/tiers/t.yaml: unknown key \"size\"",
+            "e/teams/a/tiers/t.yaml: unknown key \"colour\"",
+            "e/teams/a/tiers/t.yaml: tier \"a/t\" has min_expected -1",
+            "e/teams/a/rollouts/r.yaml: rollout \"a/r\" declares stage 5 of 1. The stage is a zero-based index into the stages list. To complete the rollout, delete the file instead of counting past the end.",
+            "rollout \"a/u\" is owned by \"p\" but tier \"a/t\" is owned by \"o\".",
         ]
+    );
+}
+
+#[test]
+fn what_only_follows_from_a_wrong_form_is_not_told() {
+    let one = |path, text: &str, told: &str| {
+        let bullets = topology_bullets(&[(path, text.to_owned())]);
+        assert_eq!(bullets, [format!("e/{path}: {told}")], "{text}");
+    };
+    let tier = |text: String, told| one("teams/a/tiers/t.yaml", &text, told);
+    tier(TIER.replace("owner", "Owner"), "unknown key \"Owner\"");
+    tier(TIER.replace(": o", ": [o]"), "expected a string, found a list");
+    tier(format!("{TIER}min_expected: 3\nselectors: {{a: b}}\n"), "unknown key \"selectors\"");
+    tier(format!("{TIER}serving: {{endpoint: e}}\nselector: a\n"), "expected a mapping, found a");
+    tier(format!("{TIER}{SELECTOR}serving: wss\n"), "expected a mapping, found wss");
+    tier(format!("{TIER}{SELECTOR}serving: {{endpont: e}}\n"), "unknown key \"endpont\"");
+    tier(format!("{TIER}hops: [lb]\n"), "expected a mapping, found lb");
+    one("teams/a/tiers/t.yaml", "[]\n", "expected a mapping, found a list");
+
+    let service = |paths, told| {
+        one("teams/a/services/v.yaml", &format!("owner: o\nclass: C1\npaths: {paths}\n"), told);
+    };
+    service("[{through: a/t}]", "expected a list, found a/t");
+    service("[{throuh: [a/t]}]", "unknown key \"throuh\"");
+    service("[{through: [[a/t]]}]", "expected a string, found a list");
+
+    let rollout = |more: &str, told: &str| {
+        let path = "teams/a/rollouts/r.yaml";
+        let files =
+            [("teams/a/tiers/t.yaml", TIER.to_owned()), (path, format!("{ROLLOUT}{more}\n"))];
+        assert_eq!(topology_bullets(&files), [format!("e/{path}: {told}")], "{more}");
+    };
+    rollout("stage: 3\nstages: {}", "expected a list, found a mapping");
+    rollout(
+        "hash_atributes: [k]\nstages: [{cohort: {percent: 1}}]",
+        "unknown key \"hash_atributes\"",
+    );
+    rollout("hash_attributes: [k]\nstages: [{cohort: {percnt: 1}}]", "unknown key \"percnt\"");
+    rollout("stages: [{cohort: {match: [k]}}]", "expected a mapping, found a list");
+    rollout(
+        "stages: [{cohort: {hosts: {attribute: h, values: [[v]]}}}]",
+        "expected a string, found a list",
+    );
+    rollout("stages: [{cohrt: {percent: 1}}]", "unknown key \"cohrt\"");
+
+    let path = "teams/a/blueprints/b.yaml";
+    let blueprint = |text: String, told: &str| {
+        let refusal = estate::load_blueprints(&tree(&[(path, text.clone())])).unwrap_err();
+        assert_eq!(bullets(&refusal.to_string()), [format!("e/{path}: {told}")], "{text}");
+    };
+    let local = |name: &str, lane: &str| {
+        format!(
+            "{BLUEPRINT}components: [{{{name}: l, class: receiver, type: otlp, version: 1}}]\n\
+             pipelines: {{{lane}}}\n"
+        )
+    };
+    blueprint(local("name", "traces: [{componet: l}]"), "unknown key \"componet\"");
+    blueprint(local("name", "trace: [{component: l}]"), "unknown key \"trace\"");
+    blueprint(local("name", "traces: l"), "expected a list, found l");
+    blueprint(local("nam", "traces: [{component: l}]"), "unknown key \"nam\"");
+    blueprint(
+        local("name", "traces: [{component: l}]").replace("components", "Components"),
+        "unknown key \"Components\"",
+    );
+
+    let teams = estate::load_teams(&tree(&[("teams.yaml", "team: [{id: a}]\n".to_owned())]));
+    assert_eq!(bullets(&teams.unwrap_err().to_string()), ["e/teams.yaml: unknown key \"team\""]);
+    let text = "self_telemtry: {endpoint: e}\n".to_owned();
+    let telemetry = estate::load_telemetry(&tree(&[("telemetry.yaml", text)]));
+    let told = bullets(&telemetry.unwrap_err().to_string());
+    assert_eq!(told, ["e/telemetry.yaml: unknown key \"self_telemtry\""]);
+}
+
+#[test]
+fn a_name_with_a_control_character_stays_on_its_line() {
+    let path = "teams/a/tiers/t\n  - b\u{1b}[2J.yaml";
+    let told = topology_bullets(&[(path, TIER.to_owned())]);
+    let name = "t\\n  - b\\u{1b}[2J";
+    assert_eq!(
+        told,
+        [format!("e/teams/a/tiers/{name}.yaml: tier name \"{name}\" holds white space")]
     );
 }
 
@@ -364,6 +459,14 @@ fn tree(files: &[(&str, String)]) -> Tree {
 
 fn topology(files: &[(&str, String)]) -> Result<(), String> {
     estate::load_topology(&tree(files)).map(drop).map_err(|error| error.to_string())
+}
+
+fn topology_bullets(files: &[(&str, String)]) -> Vec<String> {
+    bullets(&topology(files).unwrap_err())
+}
+
+fn bullets(error: &str) -> Vec<String> {
+    error.lines().filter_map(|line| line.strip_prefix("  - ")).map(str::to_owned).collect()
 }
 
 fn check_topology(files: &[(&str, String)], expect: Expect) {
