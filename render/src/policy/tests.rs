@@ -163,7 +163,7 @@ fn faults_of_lists_and_grants_are_told_together() {
 }
 
 #[test]
-fn faults_of_shape_are_told_for_one_file() {
+fn faults_of_form_are_told_as_those_of_other_files_are() {
     let mut told = String::new();
     for lists in [
         "# nothing\n",
@@ -179,6 +179,23 @@ fn faults_of_shape_are_told_for_one_file() {
         told.push_str("\n\n");
     }
     insta::assert_snapshot!(told);
+}
+
+#[test]
+fn a_list_file_that_cannot_be_read_does_not_hide_what_is_wrong_with_grants() {
+    let grants = "grants:\n  - {id: g, owner: org-owner, teem: shop, adds: [exporter/*]}\n  \
+                  - {id: g, owner: org-owner, team: shop, adds: []}\n";
+    let told = load("allow_lists: [}\n", grants).expect_err("bad policy");
+    let bullets: Vec<&str> = told.lines().filter_map(|line| line.strip_prefix("  - ")).collect();
+    assert_eq!(
+        bullets,
+        [
+            "allow-lists.yaml: mismatched bracket '[' closed by '}'",
+            "grants.yaml: unknown key \"teem\"",
+            "grants.yaml: has two grants with the id \"g\"",
+            "grants.yaml: has an entry with nothing in adds",
+        ]
+    );
 }
 
 #[track_caller]
