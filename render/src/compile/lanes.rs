@@ -1,5 +1,7 @@
 //! From lanes to pipelines (estate.md 2.5).
 
+use std::collections::BTreeSet;
+
 use super::resolve::{Resolved, entry_spot};
 use super::{Arm, Compiler};
 use crate::estate::{Blueprint, Class, Signal};
@@ -104,6 +106,7 @@ impl<'s> Compiler<'s> {
         resolved: &Resolved<'s>,
     ) -> Vec<String> {
         let mut extensions: Vec<String> = Vec::new();
+        let mut listed = BTreeSet::new();
         for (id, entry) in &resolved.extensions {
             let Some(instance) = resolved.instances.get(id) else { continue };
             let class = instance.component.class;
@@ -115,7 +118,7 @@ impl<'s> Compiler<'s> {
                 );
                 let spot = entry_spot(blueprint, entry);
                 self.refuse(text, Some(spot), "place it in a lane");
-            } else if !extensions.contains(id) {
+            } else if listed.insert(id) {
                 extensions.push(id.clone());
             }
         }
