@@ -1,5 +1,7 @@
 //! Behaviour of `proto` as its users see it.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests, which clippy does not take for tests")]
+
 mod corpus;
 mod generated;
 mod peek;

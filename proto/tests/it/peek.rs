@@ -272,8 +272,11 @@ fn mangle(encoded: &[u8], choices: &[u8]) -> Vec<u8> {
     parts.concat()
 }
 
-/// Number, raw bytes and body of each field of what prost has written.
-fn fields(mut message: &[u8]) -> Vec<(u32, &[u8], Option<&[u8]>)> {
+/// Number, raw bytes and body of a field.
+type Field<'m> = (u32, &'m [u8], Option<&'m [u8]>);
+
+/// The fields of what prost has written.
+fn fields(mut message: &[u8]) -> Vec<Field<'_>> {
     let mut out = vec![];
     while !message.is_empty() {
         let whole = message;
