@@ -205,7 +205,7 @@ struct Hashes {
 
 impl Hashes {
     /// Symbols past this one are hashed again for every set.
-    const CACHED: Symbol = 64;
+    const CACHED: Symbol = 32;
 
     fn new() -> Self {
         Self { known: 0, values: [0; Self::CACHED as usize] }

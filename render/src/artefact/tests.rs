@@ -133,6 +133,20 @@ fn what_render_writes_takes_the_short_cut() {
 }
 
 #[test]
+fn the_demo_estates_artefacts_take_the_short_cut() {
+    let demo = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/estates/demo");
+    let tree = crate::tree::Tree::read_dir(&demo, "demo").unwrap();
+    let rendered = tree.files.iter().filter(|(path, _)| path.starts_with("rendered/"));
+    let artefacts: Vec<_> =
+        rendered.filter(|(path, _)| !path.ends_with(".supervisor.yaml")).collect();
+    assert!(artefacts.len() > 5, "the demo estate is rendered");
+    for (path, bytes) in artefacts {
+        assert!(scan(bytes).is_some(), "{path}");
+        assert_eq!(scan(bytes), parsed(bytes), "{path}");
+    }
+}
+
+#[test]
 fn a_content_hash_is_read_back_from_its_hex() {
     let hash = content(SHAPE);
     assert_eq!(ContentHash::from_hex(&hash.to_hex()), Some(hash));

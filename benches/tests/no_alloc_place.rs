@@ -1,0 +1,72 @@
+//! P3 and P3b: to fill the slots of a description, to match it and to decide its membership takes
+//! no allocation, however many Tiers there are.
+#![expect(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
+
+use benches::counting::{Counting, allocations};
+use benches::synthetic::{self, Size};
+use render::rollout::cohort::{Cohorts, member};
+use render::snapshot::{Arm, Snapshot, compile, served};
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn snapshot(tiers: usize) -> Snapshot {
+    let tree = synthetic::committed(Size::of(tiers)).unwrap();
+    let served = served::from_tree(&tree, None).unwrap();
+    compile(&served, |artefact, _| artefact.bytes().clone()).unwrap()
+}
+
+fn borrowed(list: &[(String, String)]) -> impl Iterator<Item = (&str, Option<&str>)> {
+    list.iter().map(|(name, value)| (name.as_str(), Some(value.as_str())))
+}
+
+#[test]
+fn placing_a_collector_allocates_nothing() {
+    for tiers in [10, 200] {
+        let snapshot = snapshot(tiers);
+        let mut arms = [0; 4];
+        for number in 0..tiers * 2 {
+            let (non_identifying, identifying) = synthetic::description(number % tiers, number);
+            let (count, placement) = allocations(|| {
+                let mut slots = snapshot.slots();
+                let listed = (borrowed(&non_identifying), borrowed(&identifying));
+                slots.fill(&snapshot.symbols, listed.0, listed.1);
+                let placement = snapshot.place(&slots);
+                let offer = snapshot.offer(&placement);
+                assert_eq!(snapshot.content_of_raw(&offer.raw), Some(offer.content));
+                placement
+            });
+            assert_eq!(count, 0, "collector {number} of {tiers} tiers");
+            assert_eq!(placement.tier, Some((number % tiers) as u32));
+            arms[placement.arm as usize] += 1;
+        }
+        assert!(arms[Arm::None as usize] > 0, "{arms:?}");
+        assert!(arms[Arm::To as usize] > 0 && arms[Arm::From as usize] > 0, "{arms:?}");
+    }
+}
+
+#[test]
+fn membership_allocates_nothing_also_where_the_hash_is_streamed() {
+    let snapshot = snapshot(20);
+    let rollout = &snapshot.rollouts[0].rollout;
+    let (host, instance) = ("h".repeat(4_000), "i".repeat(4_000));
+    let mut slots = snapshot.slots();
+    for (name, value) in [("host.name", &host), ("service.instance.id", &instance)] {
+        slots.set(snapshot.symbols.get(name).unwrap(), Some(value));
+    }
+    for salt in [None, Some("2026-q4")] {
+        let cohorts: Vec<_> = rollout.stages.iter().map(|stage| &stage.cohort).collect();
+        let names = &rollout.hash_attributes;
+        let cohorts = Cohorts::new(&snapshot.symbols, cohorts, 2, names, salt).unwrap();
+        let (count, membership) = allocations(|| member(&cohorts, &slots));
+        assert_eq!(count, 0, "salt {salt:?}");
+        assert!(membership.is_member());
+    }
+}
+
+#[test]
+fn the_counter_counts() {
+    assert_eq!(allocations(|| Vec::<u8>::with_capacity(1)).0, 1);
+    assert_eq!(allocations(|| Box::new(1_u64)).0, 1);
+    assert_eq!(allocations(|| 1).0, 0);
+}
