@@ -3,7 +3,6 @@
 //! Prints the ratio of the two: the cost may not grow with the number of Tiers. `hot` places 64
 //! collectors over and over; `cold` 10,000 of them in an order that no cache expects, which shows
 //! the machine's memory and not the number of probes.
-#![expect(clippy::expect_used, reason = "a bench without its input cannot go on")]
 #![allow(missing_docs, reason = "criterion's macros make undocumented functions")]
 
 use std::hint::black_box;

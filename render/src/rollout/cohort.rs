@@ -3,6 +3,8 @@
 //! A pure function of the Rollout and of what the collector reports: same inputs, same answer, on
 //! every replica and every version. `fixtures/vectors/cohort.json` holds golden vectors.
 
+use std::cmp::Ordering;
+
 use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_64_with_seed};
 
 use crate::attrs::{Slots, Symbol, Symbols};
@@ -79,7 +81,7 @@ pub struct Cohorts {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct CompiledCohort {
-    /// Values sorted for a binary search.
+    /// Values in the order of [`by_length`], for a binary search.
     hosts: Option<(Symbol, Box<[Box<str>]>)>,
     /// Empty when the form is absent.
     matches: Box<[(Symbol, Box<str>)]>,
@@ -132,7 +134,7 @@ impl Cohorts {
                 Some(hosts) => {
                     let mut values: Vec<Box<str>> =
                         hosts.values.iter().map(|value| value.as_str().into()).collect();
-                    values.sort_unstable();
+                    values.sort_unstable_by(|one, other| by_length(one, other));
                     values.dedup();
                     Some((symbol(&hosts.attribute)?, values.into_boxed_slice()))
                 }
@@ -182,12 +184,17 @@ pub fn member(cohorts: &Cohorts, slots: &Slots<'_>) -> Membership {
     Membership { stage: None, no_bucket: bucket == Some(None) }
 }
 
+/// Shorter first, then by bytes: most comparisons end at the length.
+fn by_length(one: &str, other: &str) -> Ordering {
+    one.len().cmp(&other.len()).then_with(|| one.cmp(other))
+}
+
 impl CompiledCohort {
     fn admits_by_value(&self, slots: &Slots<'_>) -> bool {
         let by_hosts = self.hosts.as_ref().is_some_and(|(symbol, values)| {
             slots
                 .get(*symbol)
-                .is_some_and(|value| values.binary_search_by(|host| (**host).cmp(value)).is_ok())
+                .is_some_and(|value| values.binary_search_by(|host| by_length(host, value)).is_ok())
         });
         by_hosts
             || (!self.matches.is_empty()
