@@ -7,12 +7,10 @@
 
 use std::hint::black_box;
 
-use benches::synthetic::{self, SHAPES, Size};
+use benches::synthetic::{self, Description, SHAPES, Size};
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
 use render::attrs::Slots;
 use render::snapshot::{Snapshot, compile, served};
-
-type Description = (Vec<(String, String)>, Vec<(String, String)>);
 
 fn snapshot(tiers: usize) -> Snapshot {
     let tree = synthetic::committed(Size::of(tiers)).expect("a synthetic estate renders");

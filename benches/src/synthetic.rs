@@ -66,9 +66,15 @@ fn extra(tier: usize, name: usize) -> String {
     format!("{}-{}", ["env", "cluster", "region"][name], tier % (3 + name))
 }
 
-/// What a collector of this Tier reports: twelve attributes, as (non-identifying, identifying).
+/// Names and values.
+pub type Attributes = Vec<(String, String)>;
+
+/// Non-identifying and identifying attributes.
+pub type Description = (Attributes, Attributes);
+
+/// What a collector of this Tier reports: twelve attributes.
 /// `number` tells the collectors of one Tier apart.
-pub fn description(tier: usize, number: usize) -> (Vec<(String, String)>, Vec<(String, String)>) {
+pub fn description(tier: usize, number: usize) -> Description {
     let pair = |name: &str, value: String| (name.to_owned(), value);
     let identifying = vec![
         pair("service.name", service_name(tier)),
