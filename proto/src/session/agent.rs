@@ -294,11 +294,11 @@ impl<P> Agent<P> {
         let sequence = message.sequence;
         if news.first {
             self.sequence = sequence;
+        } else if is_bare_poll(message) {
+            // An HTTP poll need say nothing but who polls; it does not count, nor does it repeat.
         } else if sequence == self.sequence {
             news.repeated = true;
             return;
-        } else if is_bare_poll(message) {
-            // An HTTP poll need say nothing but who polls; it does not count.
         } else if sequence == self.sequence.wrapping_add(1) {
             self.sequence = sequence;
         } else if sequence <= 1 && news.described {

@@ -312,7 +312,7 @@ proptest! {
                     }
 
                     let bare = number == 0 && capabilities == 0 && !described && status.is_none();
-                    let repeated = last == Some(number);
+                    let repeated = last == Some(number) && !bare;
                     let follows = last.is_none_or(|last| number == last + 1);
                     let anew = !repeated && !follows && number <= 1 && described;
                     let gap = !repeated && !follows && !anew && !bare;

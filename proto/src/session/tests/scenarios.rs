@@ -367,6 +367,22 @@ fn over_http_an_offer_whose_reply_was_lost_is_made_again() {
 }
 
 #[test]
+fn polls_that_say_nothing_repeat_nothing() {
+    // Its first message has number 0, and so has a poll that gives none.
+    for capabilities in [REPORTS, ACCEPTS] {
+        let mut link = Link::at(100);
+        let poll = |link: &mut Link, message| {
+            link.receive_over(Exchange::Poll, &message, &base(1), true).offered
+        };
+        assert_eq!(poll(&mut link, described(0, capabilities)), Some(key(1)));
+        for _ in 0..3 {
+            link.now += 30;
+            assert_eq!(poll(&mut link, message(0)), None);
+        }
+    }
+}
+
+#[test]
 fn failures_outlive_a_link() {
     let mut link = offered(1);
     link.receive(&with_status(message(1), &hex(2), Failed), &base(1));
