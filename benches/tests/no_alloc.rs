@@ -148,8 +148,14 @@ fn deciding_again_after_a_head_change_allocates_nothing() {
     server.install(compile(&served, encode_offer).expect("compiles"), HeadMeta::default());
     for link in &mut links {
         let mut offers = 0;
-        let (allocated, ()) = allocations(|| server.redecide(link, NOW, &mut |_| offers += 1));
+        let (allocated, visit) = allocations(|| {
+            server.redecide(link, NOW, &mut |_| {
+                offers += 1;
+                std::ops::ControlFlow::Continue(())
+            })
+        });
         assert_eq!(allocated, 0);
+        assert!(visit.is_continue());
         assert!(offers <= 1);
     }
 }

@@ -46,17 +46,36 @@ async fn push(front: &Front, mut is_outdated: impl FnMut() -> bool) -> Walk {
     let mut pace = Pace::new(front.limits.push_rate.get(), front.clock.elapsed());
     let mut left = front.links.len();
     let mut next = Some(LinkId(0));
+    let mut unfinished = Vec::new();
     while let Some(from) = next {
         if is_outdated() {
             return Walk::Outdated;
         }
-        let step = step(front, from);
+        let mut step = step(front, from);
         next = step.next;
         left = left.saturating_sub(step.links);
-        front.metrics.push_pending.set(left as f64);
-        match pace.wait(step.offers, front.clock.elapsed()) {
-            Some(wait) => tokio::time::sleep(wait).await,
-            None => tokio::task::yield_now().await,
+        unfinished.append(&mut step.unfinished);
+        front.metrics.push_pending.set((left + unfinished.len()) as f64);
+        pace.rest(step.offers, front.clock.elapsed()).await;
+    }
+    // Bridges carry so many agents that their offers do not fit into one visit, and read them at
+    // their own speed. Who does not read at all is dropped by the sweep.
+    while !unfinished.is_empty() {
+        let mut left = Vec::new();
+        for link in unfinished {
+            if is_outdated() {
+                return Walk::Outdated;
+            }
+            let visit = link.redecide(front.clock.now());
+            pace.rest(visit.offers, front.clock.elapsed()).await;
+            if !visit.finished {
+                left.push(link);
+            }
+        }
+        unfinished = left;
+        front.metrics.push_pending.set(unfinished.len() as f64);
+        if !unfinished.is_empty() {
+            tokio::time::sleep(SLICE).await;
         }
     }
     front.metrics.push_pending.set(0.0);
@@ -67,6 +86,8 @@ async fn push(front: &Front, mut is_outdated: impl FnMut() -> bool) -> Walk {
 struct Step {
     links: usize,
     offers: u32,
+    /// Links that have to be visited again.
+    unfinished: Vec<Arc<Link>>,
     /// Where the next one begins; `None` after the last link.
     next: Option<LinkId>,
 }
@@ -83,8 +104,15 @@ fn step(front: &Front, from: LinkId) -> Step {
         links.push((id, Arc::clone(link)));
         ControlFlow::Continue(())
     });
-    let offers = links.iter().map(|(_, link)| link.redecide(now)).sum();
-    Step { links: links.len(), offers, next }
+    let mut step = Step { links: links.len(), offers: 0, unfinished: Vec::new(), next };
+    for (_, link) in links {
+        let visit = link.redecide(now);
+        step.offers += visit.offers;
+        if !visit.finished {
+            step.unfinished.push(link);
+        }
+    }
+    step
 }
 
 /// Spreads offers evenly: at most `rate` per second, in slices of [`SLICE`].
@@ -98,6 +126,14 @@ struct Pace {
 impl Pace {
     fn new(rate: u32, now: Duration) -> Self {
         Self { rate, due: now }
+    }
+
+    /// Lets others have the thread after `offers` more, for as long as the rate demands.
+    async fn rest(&mut self, offers: u32, now: Duration) {
+        match self.wait(offers, now) {
+            Some(wait) => tokio::time::sleep(wait).await,
+            None => tokio::task::yield_now().await,
+        }
     }
 
     /// How long to wait after `offers` more, once that is worth a sleep.

@@ -14,6 +14,7 @@
 //! The head is loaded while the link's lock is held. A message that is handled with the old head
 //! therefore ends before the pusher gets at that link, and nobody is left behind.
 
+use std::ops::ControlFlow;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -286,7 +287,15 @@ impl Server {
     /// Decides every agent of a link again after a head change, and emits the offers that it takes:
     /// no acknowledgements, no questions. Agents whose attributes were not kept are asked for them
     /// in the reply to their next message.
-    pub fn redecide(&self, link: &mut LinkState, now: Now, emit: &mut dyn FnMut(Outgoing)) {
+    ///
+    /// When `emit` breaks, so does this, and leaves the agents that it has not reached to the next
+    /// call.
+    pub fn redecide(
+        &self,
+        link: &mut LinkState,
+        now: Now,
+        emit: &mut dyn FnMut(Outgoing) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let head = self.head.load();
         for agent in link.session.agents_mut() {
             if agent.placed.placement(&head).is_some() {
@@ -294,9 +303,10 @@ impl Server {
             }
             if let Some(offer) = decide::decide(&head, agent, now.seconds, false) {
                 let head = ReplyHead::new(agent.uid(), HeadFields::default());
-                emit(Outgoing { head, body: Some(offer.bytes.clone()), refused: false });
+                emit(Outgoing { head, body: Some(offer.bytes.clone()), refused: false })?;
             }
         }
+        ControlFlow::Continue(())
     }
 
     /// A link has ended: its agents are gone.

@@ -9,6 +9,7 @@
 //! shuts its half or the sweep loses patience. [`Server::handle_closed`](crate::serve::Server) is
 //! called exactly once, when the reader task is dropped, however that came about.
 
+use std::ops::ControlFlow;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -42,6 +43,8 @@ pub const PONG_SECONDS: Seconds = 15;
 pub const MESSAGE_SECONDS_MAX: Seconds = 30;
 /// How long a peer may take to close its half after ours.
 pub const CLOSE_SECONDS_MAX: Seconds = 5;
+/// Offers pushed to one link before others have a turn.
+pub const OFFERS_PER_VISIT: u32 = 64;
 /// Reads of one link before others have a turn: at most half a megabyte.
 const READS_PER_TURN: usize = 8;
 
@@ -91,6 +94,15 @@ pub(super) struct Partial {
     pub(super) decoder: ws::Decoder,
     pub(super) held: Held,
     pub(super) since: Seconds,
+}
+
+/// What [`Link::redecide`] came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Visit {
+    /// Offers that were sent.
+    pub(crate) offers: u32,
+    /// Whether all of its agents were decided; the link has to be visited again otherwise.
+    pub(crate) finished: bool,
 }
 
 /// How far a link is from its end.
@@ -245,21 +257,33 @@ impl Link {
         self.fail(&mut self.lock().wire, why);
     }
 
-    /// Decides its agents again after a head change; returns how many offers that took.
-    pub(crate) fn redecide(self: &Arc<Self>, now: Now) -> u32 {
+    /// Decides its agents again after a head change: some of them, if there are many. A bridge takes
+    /// its offers as fast as it reads, like anybody's answers, and is not dropped for their number.
+    pub(crate) fn redecide(self: &Arc<Self>, now: Now) -> Visit {
         let mut inner = self.lock();
         let Inner { state, wire } = &mut *inner;
+        let mut visit = Visit { offers: 0, finished: true };
         if wire.stage != Stage::Open {
-            return 0;
+            return visit;
         }
-        let mut offers = 0;
+        let is_long = |wire: &Wire| wire.outbox.as_ref().is_some_and(|outbox| outbox.is_long());
+        if state.agents() > 1 && is_long(wire) {
+            visit.finished = false;
+            return visit;
+        }
         let mut frames = Vec::new();
-        self.front.server.redecide(state, now, &mut |outgoing| {
-            offers += 1;
+        let decided = self.front.server.redecide(state, now, &mut |outgoing| {
+            visit.offers += 1;
             self.answer(wire, &mut frames, &outgoing, Cause::Push);
+            if is_long(wire) || visit.offers == OFFERS_PER_VISIT {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         });
         self.send_gathered(wire, &mut frames, Cause::Push);
-        offers
+        visit.finished = decided.is_continue();
+        visit
     }
 
     /// Runs what is due on it: see the constants of this module and of [`super::outbox`].

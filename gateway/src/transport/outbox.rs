@@ -94,9 +94,14 @@ impl Outbox {
         debug_assert_eq!(written, 0, "no more is written than was queued");
     }
 
+    /// Whether so much waits that the peer should read before it gets more.
+    pub fn is_long(&self) -> bool {
+        self.bytes >= OUTBOX_BYTES_SOFT
+    }
+
     /// Leaves the reader's waker until this queue is gone, if it is long; false if it is not.
     pub fn holds_back(&mut self, reader: &Waker) -> bool {
-        let long = self.bytes >= OUTBOX_BYTES_SOFT;
+        let long = self.is_long();
         if long {
             self.reader = Some(reader.clone());
         }

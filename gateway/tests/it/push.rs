@@ -77,3 +77,25 @@ async fn every_link_of_many_gets_its_push() {
         assert_eq!(offered(&raw.reply().await), Some(artefact_text("web", 2)));
     }
 }
+
+#[tokio::test]
+async fn a_bridge_that_reads_late_gets_every_push() {
+    let gateway = Gateway::start();
+    let mut bridge = Raw::upgraded(&gateway).await;
+    socket2::SockRef::from(&bridge.stream).set_recv_buffer_size(65_536).unwrap();
+    let agents = 400;
+    for n in 0..agents {
+        bridge.send(&Agent::new(n).report("web", 10)).await;
+        assert!(offered(&bridge.reply().await).is_some());
+    }
+    gateway.install(&estate(2));
+    // 1.6 MB of offers, many times what may wait for a link.
+    gateway.until("some are sent", |gateway| gateway.metric("tidegate_push_pending") == 1.0).await;
+    let mut told = std::collections::BTreeSet::new();
+    for _ in 0..agents {
+        let push = bridge.reply().await;
+        assert_eq!(offered(&push), Some(artefact_text("web", 2)));
+        assert!(told.insert(push.instance_uid), "nobody is told twice");
+    }
+    assert_eq!(gateway.front.live(), 1);
+}

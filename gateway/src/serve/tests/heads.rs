@@ -30,6 +30,34 @@ fn only_those_whose_content_changed_hear_of_it_and_without_a_word_from_them() {
 }
 
 #[test]
+fn a_bridge_is_told_a_part_at_a_time_and_each_of_its_agents_once() {
+    let world = World::new(&estate());
+    let bridge = world.link();
+    for agent in 1..=5 {
+        world.send(bridge, &described(agent, 0, &[("tier", "one")]));
+    }
+    let next = estate().tier("b/one", &[("tier", "one")], "one: 2\n");
+    world.server.install(next.compile(), HeadMeta::default());
+    let mut told = Vec::new();
+    let mut visits = 0;
+    let mut left = true;
+    while left {
+        visits += 1;
+        let room = told.len() + 2;
+        let visit = world.on(bridge, |link| {
+            world.server.redecide(link, now(1), &mut |outgoing| {
+                told.push(InstanceUid::from_slice(&decode(&outgoing).instance_uid).expect("uid"));
+                if told.len() == room { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            })
+        });
+        left = visit.is_break();
+    }
+    told.sort_unstable();
+    assert_eq!(told, (1..=5).map(uid).collect::<Vec<_>>());
+    assert_eq!(visits, 3);
+}
+
+#[test]
 fn a_commit_that_changes_nothing_sends_nothing() {
     let world = populated();
     let mut head = estate();

@@ -71,9 +71,13 @@ fn row_87_a_push_and_a_reply_share_their_bytes() {
         HeadMeta::default(),
     );
     let mut pushed = Vec::new();
-    world.on(link, |link| {
-        world.server.redecide(link, now(1), &mut |outgoing| pushed.push(outgoing));
+    let all = world.on(link, |link| {
+        world.server.redecide(link, now(1), &mut |outgoing| {
+            pushed.push(outgoing);
+            ControlFlow::Continue(())
+        })
     });
+    assert!(all.is_continue());
     let first = described(2, 0, &[("tier", "one")]).encode_to_vec();
     let reply = world.on(world.link(), |link| world.server.handle_message(link, now(1), &first));
     let (pushed, replied) = (pushed[0].body.clone().expect("an offer"), reply.body.expect("too"));

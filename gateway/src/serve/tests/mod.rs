@@ -196,8 +196,8 @@ impl World {
                 let reply = decode(&outgoing);
                 let uid = InstanceUid::from_slice(&reply.instance_uid).expect("a uid");
                 pushed.push((uid, offered(&reply).expect("only offers are pushed")));
-            });
-            std::ops::ControlFlow::Continue(())
+                ControlFlow::Continue(())
+            })
         });
         pushed
     }
