@@ -1,7 +1,8 @@
-//! What failed on agents that are not connected at the moment (serving.md, decision 8): without it,
-//! a candidate that a supervisor rolled back would be offered again after every reconnect.
+//! What failed on which agent, beyond its link (serving.md, decision 8): without it, a candidate that a
+//! supervisor rolled back would be offered again after every reconnect. Kept up to date while the
+//! agent is connected, since the link that it left may look alive when it comes back on the next.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
@@ -11,7 +12,7 @@ use proto::session::Failures;
 /// Agents whose failures are remembered past their link; the oldest are forgotten past it.
 pub const FAILED_AGENTS_MAX: usize = 65_536;
 
-/// Failures by uid, as long as no link holds them.
+/// Failures by uid.
 #[derive(Debug, Default)]
 pub(super) struct FailedMemory {
     len: AtomicUsize,
@@ -20,40 +21,48 @@ pub(super) struct FailedMemory {
 
 #[derive(Debug, Default)]
 struct Inner {
-    failures: HashMap<InstanceUid, (Box<Failures>, u64)>,
-    /// Oldest first; an entry counts only while its number is that of the map.
-    order: VecDeque<(InstanceUid, u64)>,
+    failures: HashMap<InstanceUid, (Failures, u64)>,
+    /// Oldest first, by the number in the map.
+    order: BTreeMap<u64, InstanceUid>,
     next: u64,
 }
 
 impl FailedMemory {
-    /// Keeps what failed on an agent that leaves.
-    pub(super) fn put(&self, uid: InstanceUid, failures: Box<Failures>) {
+    /// Keeps what failed on an agent: nothing any more, if so.
+    pub(super) fn keep(&self, uid: InstanceUid, failures: Option<&Failures>) {
+        if failures.is_none() && self.is_empty() {
+            return;
+        }
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let number = inner.next;
-        inner.next += 1;
-        inner.failures.insert(uid, (failures, number));
-        inner.order.push_back((uid, number));
-        while inner.failures.len() > FAILED_AGENTS_MAX || inner.order.len() > 2 * FAILED_AGENTS_MAX
-        {
-            let Some((uid, number)) = inner.order.pop_front() else { break };
-            if inner.failures.get(&uid).is_some_and(|(_, newest)| *newest == number) {
-                inner.failures.remove(&uid);
+        if let Some((_, number)) = inner.failures.remove(&uid) {
+            inner.order.remove(&number);
+        }
+        if let Some(failures) = failures {
+            let number = inner.next;
+            inner.next += 1;
+            inner.failures.insert(uid, (failures.clone(), number));
+            inner.order.insert(number, uid);
+            if inner.failures.len() > FAILED_AGENTS_MAX
+                && let Some((_, oldest)) = inner.order.pop_first()
+            {
+                inner.failures.remove(&oldest);
             }
         }
         self.len.store(inner.failures.len(), Ordering::Relaxed);
     }
 
-    /// Gives it back when the agent returns.
-    pub(super) fn take(&self, uid: InstanceUid) -> Option<Box<Failures>> {
-        // Nearly always empty, and asked at every connect.
-        if self.len.load(Ordering::Relaxed) == 0 {
+    /// What is known to have failed on an agent that comes.
+    pub(super) fn get(&self, uid: InstanceUid) -> Option<Failures> {
+        if self.is_empty() {
             return None;
         }
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        let (failures, _) = inner.failures.remove(&uid)?;
-        self.len.store(inner.failures.len(), Ordering::Relaxed);
-        Some(failures)
+        let inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        inner.failures.get(&uid).map(|(failures, _)| failures.clone())
+    }
+
+    /// Nearly always, and asked at every connect.
+    fn is_empty(&self) -> bool {
+        self.len.load(Ordering::Relaxed) == 0
     }
 }
 
@@ -62,20 +71,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_is_forgotten_past_the_limit() {
+    fn the_oldest_is_forgotten_past_the_limit_and_nobody_else_by_repeats() {
         let memory = FailedMemory::default();
         let uid = |n: usize| InstanceUid((n as u128).to_be_bytes());
+        let some = Failures::default();
         for n in 0..=FAILED_AGENTS_MAX {
-            memory.put(uid(n), Box::default());
+            memory.keep(uid(n), Some(&some));
         }
-        assert!(memory.take(uid(0)).is_none());
-        assert!(memory.take(uid(1)).is_some());
-        assert!(memory.take(uid(1)).is_none(), "a link holds it now");
-        for _ in 0..3 * FAILED_AGENTS_MAX {
-            memory.put(uid(2), Box::default());
+        assert!(memory.get(uid(0)).is_none());
+        for _ in 0..FAILED_AGENTS_MAX {
+            memory.keep(uid(2), Some(&some));
         }
+        assert!(memory.get(uid(1)).is_some());
+        memory.keep(uid(1), None);
+        assert!(memory.get(uid(1)).is_none());
         let inner = memory.inner.lock().expect("not poisoned");
-        assert!(inner.order.len() <= 2 * FAILED_AGENTS_MAX);
-        assert!(inner.failures.contains_key(&uid(2)));
+        assert_eq!(
+            (inner.failures.len(), inner.order.len()),
+            (FAILED_AGENTS_MAX - 1, FAILED_AGENTS_MAX - 1)
+        );
     }
 }

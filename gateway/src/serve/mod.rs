@@ -385,9 +385,12 @@ impl Server {
         let (agent, news) = (received.agent, received.news);
         if news.first || received.renamed_from.is_some() {
             self.register(peek, owner, many, received.renamed_from);
-            if let Some(failures) = self.failed.take(peek.uid) {
+            if let Some(failures) = self.failed.get(peek.uid) {
                 agent.restore_failures(failures);
             }
+            self.failed.keep(peek.uid, agent.failures());
+        } else if news.failed.is_some() || news.recovered {
+            self.failed.keep(peek.uid, agent.failures());
         }
         if let Some(slots) = &slots {
             decide::describe(&head, &mut agent.placed, slots);
@@ -476,9 +479,10 @@ impl Server {
 
     fn forget(&self, head: &Head, agent: &mut proto::session::Agent<decide::Placed>, owner: Owner) {
         decide::uncount(head, &mut agent.placed);
-        self.registry.remove(agent.uid(), owner);
-        if let Some(failures) = agent.take_failures() {
-            self.failed.put(agent.uid(), failures);
+        // Where it lives elsewhere by now, that link knows more.
+        let was_here = self.registry.remove(agent.uid(), owner);
+        if was_here && agent.failures().is_some() {
+            self.failed.keep(agent.uid(), agent.failures());
         }
     }
 

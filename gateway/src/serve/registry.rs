@@ -43,9 +43,9 @@ impl Registry {
         before.filter(|before| *before != owner)
     }
 
-    /// Forgets the uid, unless it lives elsewhere by now.
-    pub(super) fn remove(&self, uid: InstanceUid, owner: Owner) {
-        self.owners.remove_if(&uid, |_, packed| *packed == owner.pack());
+    /// Forgets the uid, unless it lives elsewhere by now; says which.
+    pub(super) fn remove(&self, uid: InstanceUid, owner: Owner) -> bool {
+        self.owners.remove_if(&uid, |_, packed| *packed == owner.pack()).is_some()
     }
 
     pub(super) fn get(&self, uid: &InstanceUid) -> Option<Owner> {

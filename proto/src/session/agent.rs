@@ -229,15 +229,15 @@ impl<P> Agent<P> {
         self.failures.as_ref().is_some_and(|failures| failures.contains(content))
     }
 
-    /// Takes what failed on it away, to be kept elsewhere when the link ends.
-    pub fn take_failures(&mut self) -> Option<Box<Failures>> {
-        self.failures.take()
+    /// What failed on it, to be kept beyond its link.
+    pub fn failures(&self) -> Option<&Failures> {
+        self.failures.as_deref()
     }
 
     /// Brings back what failed on it on an earlier link. What it reported here already counts: one
     /// of them may have been applied meanwhile.
-    pub fn restore_failures(&mut self, failures: Box<Failures>) {
-        let newer = self.failures.replace(failures);
+    pub fn restore_failures(&mut self, failures: Failures) {
+        let newer = self.failures.replace(Box::new(failures));
         let Some(failures) = &mut self.failures else { return };
         if let Some(newer) = newer {
             failures.merge(&newer);

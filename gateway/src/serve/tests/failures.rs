@@ -60,6 +60,26 @@ fn the_failure_is_remembered_over_links_and_transports() {
 }
 
 #[test]
+fn it_is_remembered_while_the_link_that_was_left_looks_alive() {
+    let world = World::new(&staged());
+    let left = world.link();
+    world.send(left, &member(0));
+    world.send(left, &with_status(message(1, 1), NEXT, Failed));
+    let link = world.link();
+    assert_eq!(offered(&world.send(link, &with_status(member(2), BASE, Applied))), None);
+    world.close(left);
+    assert_eq!(offered(&world.poll(&with_status(member(3), BASE, Applied))), None);
+    let recovered = world.poll(&with_status(message(1, 4), NEXT, Applied));
+    assert_eq!(offered(&recovered), None);
+    world.close(link);
+    let anew = world.link();
+    assert_eq!(
+        offered(&world.send(anew, &with_status(member(5), BASE, Applied))).as_deref(),
+        Some(NEXT)
+    );
+}
+
+#[test]
 fn retry_failed_is_the_rollouts_to_say() {
     let mut retried = staged();
     retried.0.rollouts.get_mut("a/one").expect("the Rollout").halt.retry_failed = 1;

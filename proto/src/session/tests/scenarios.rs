@@ -386,8 +386,8 @@ fn polls_that_say_nothing_repeat_nothing() {
 fn failures_outlive_a_link() {
     let mut link = offered(1);
     link.receive(&with_status(message(1), &hex(2), Failed), &base(1));
-    let mut old = link.session.handle_disconnect(uid(1)).expect("agent 1");
-    let failures = old.take_failures().expect("one");
+    let old = link.session.handle_disconnect(uid(1)).expect("agent 1");
+    let failures = old.failures().expect("one").clone();
 
     let mut link = Link::at(200);
     link.receive(&with_status(described(0, REPORTS), &hex(1), Applied), &base(1));
