@@ -19,7 +19,7 @@ use crate::config::{Place, ServeConfig};
 use crate::listen::{self, Front, Parts};
 use crate::metrics::Metrics;
 use crate::reload;
-use crate::serve::{HeadMeta, Links, SESSIONS_MAX, Server, Settings, encode_offer};
+use crate::serve::{HeadMeta, Links, SESSIONS_MAX, Server, Settings, encode_offer, long_offers};
 use crate::shutdown::{EXIT_AT_ONCE, Signals};
 use crate::source::poll::{Poller, short};
 use crate::source::status::Status;
@@ -168,6 +168,7 @@ fn first_head(
                 committed_unix_seconds: loaded.commit_unix_ms.map(|ms| ms / 1_000),
             };
             show_rollouts(&snapshot, metrics);
+            warn_of_long_offers(&snapshot);
             match server.get() {
                 Some(server) => drop(server.install(snapshot, meta)),
                 None => {
@@ -298,6 +299,20 @@ fn watch_files(prepared: &Prepared) {
 fn show_expiry(tls: &Tls, metrics: &Metrics) {
     let seconds = tls.not_after().map(|seconds| (&[][..], seconds as f64));
     metrics.certificate_expiry.replace(seconds);
+}
+
+/// One line per head, however many there are.
+fn warn_of_long_offers(snapshot: &Snapshot) {
+    let mut long = long_offers(snapshot);
+    if let Some((tier, bytes)) = long.next() {
+        let (tier, others) = (tier.unwrap_or("(Unmatched)"), long.count());
+        tracing::warn!(
+            tier,
+            bytes,
+            others,
+            "longer than the 128 KiB that the .NET client takes of a message"
+        );
+    }
 }
 
 /// What a Rollout is, for dashboards; its series go with it.

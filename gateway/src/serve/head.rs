@@ -182,6 +182,22 @@ impl Head {
     }
 }
 
+/// What the .NET client takes at most of a message; it closes the link over a longer one
+/// (serving.md, row 103).
+const SHORT_CLIENT_BYTES_MAX: usize = 128 * 1024;
+
+/// Tiers (`None`: the Unmatched) whose offer some clients can never take, with its length.
+pub fn long_offers(snapshot: &Snapshot) -> impl Iterator<Item = (Option<&str>, usize)> {
+    let tiers = snapshot.tiers.iter().flat_map(|tier| {
+        let candidate = tier.candidate.iter().map(|candidate| &candidate.offer);
+        std::iter::once(&tier.base).chain(candidate).map(|offer| (Some(&*tier.id), offer))
+    });
+    tiers
+        .chain([(None, &snapshot.unmatched)])
+        .map(|(tier, offer)| (tier, offer.bytes.len()))
+        .filter(|(_, bytes)| *bytes > SHORT_CLIENT_BYTES_MAX)
+}
+
 /// The value of the label `arm`.
 pub fn arm_label(arm: Arm) -> &'static str {
     match arm {

@@ -50,7 +50,7 @@ pub use census::{ARMS, DELIVERIES, TierCount, delivery_label};
 pub use collectors::{CollectorRow, Cursor, PAGE_MAX, Page, ParseCursorError};
 pub use duplicate::{CONTESTS_MAX, Order, PING_SECONDS, VERDICT_SECONDS, VERDICTS_MAX};
 pub use failed::FAILED_AGENTS_MAX;
-pub use head::{Head, HeadMeta, arm_label};
+pub use head::{Head, HeadMeta, arm_label, long_offers};
 pub use http_sessions::{SESSION_SECONDS, SESSIONS_MAX};
 pub use kept::KEPT_BYTES_MAX;
 pub use link_state::LinkState;

@@ -165,3 +165,12 @@ fn a_stage_that_widens_moves_only_its_new_members() {
     let series = r#"tidegate_offers_total{tier="b/one",rollout="b/one",arm="to"}"#;
     assert_eq!(world.metric(series), None, "its series go when the Rollout does");
 }
+
+#[test]
+fn row_103_offers_that_some_clients_cannot_take_are_named() {
+    let long = format!("one: {}\n", "x".repeat(128 * 1024));
+    let head = estate().tier("b/one", &[("tier", "one")], &long).compile();
+    let found: Vec<_> = long_offers(&head).map(|(tier, _)| tier).collect();
+    assert_eq!(found, [Some("b/one")]);
+    assert_eq!(long_offers(&estate().compile()).count(), 0);
+}
