@@ -45,7 +45,8 @@ pub fn serve(arguments: ServeArgs) -> ExitCode {
     match run(config) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("gateway: {error:#}");
+            // Each error says its cause itself.
+            eprintln!("gateway: {error}");
             ExitCode::FAILURE
         }
     }
