@@ -86,13 +86,13 @@ struct Stamps {
     tls: Vec<Option<reload::Stamp>>,
 }
 
-fn run(config: ServeConfig) -> anyhow::Result<()> {
+fn run(mut config: ServeConfig) -> anyhow::Result<()> {
     let clock = Clock::start();
     let metrics = Metrics::leak();
     let version = env!("CARGO_PKG_VERSION");
     let commit = option_env!("TIDEGATE_BUILD_COMMIT").unwrap_or("unknown");
     metrics.build_info.cell(&[version, commit]).set(1.0);
-    raise_descriptor_limit();
+    let descriptors = raise_descriptor_limit();
 
     let stamp = |file: &Path| vec![reload::Stamp::of(file)];
     let stamps = Stamps {
@@ -117,6 +117,12 @@ fn run(config: ServeConfig) -> anyhow::Result<()> {
     let source = Source::new(&config.source)?;
     let temporary = source.temporary().map(Path::to_owned);
     let (server, poller) = first_head(source, &config, &status, clock, metrics)?;
+    if let Some(descriptors) = descriptors
+        && config.links.fit(descriptors)
+    {
+        let links = config.links.max_links;
+        tracing::info!(descriptors, links, "the limit of open files allows fewer links than asked");
+    }
 
     let prepared = Prepared {
         clock,
@@ -349,12 +355,13 @@ fn place(place: &Place) -> String {
 }
 
 /// A link is a descriptor; the soft limit is a default of old times.
-fn raise_descriptor_limit() {
+///
+/// Returns the limit; `None` is unlimited.
+fn raise_descriptor_limit() -> Option<u64> {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
         tracing::warn!(%error, "cannot raise the limit of open files");
     }
-    let now = getrlimit(Resource::Nofile).current;
-    tracing::debug!(limit = ?now, "open files");
+    getrlimit(Resource::Nofile).current
 }

@@ -88,7 +88,8 @@ pub struct ServeArgs {
     #[arg(default_value_t = config::ADMISSION_BURST)]
     pub admission_burst: NonZeroU32,
 
-    /// Open connections of collectors; past it, they get 503. Also the most HTTP sessions, up to
+    /// Open connections of collectors, as far as the limit of open files allows; past it, they get
+    /// 503. Also the most HTTP sessions, up to
     /// 250,000; past it, the oldest is forgotten.
     #[arg(long, value_name = "N", env = "TIDEGATE_MAX_LINKS", help_heading = LINKS)]
     #[arg(default_value_t = config::MAX_LINKS)]
@@ -279,6 +280,7 @@ impl ServeArgs {
                 admission_rate: self.admission_rate,
                 admission_burst: self.admission_burst,
                 max_links: self.max_links,
+                max_greeters: config::MAX_GREETERS,
                 max_message_bytes: self.max_message_bytes,
                 max_bytes_in_flight: self.max_bytes_in_flight,
                 handshake_deadline: self.handshake_deadline,

@@ -1,19 +1,14 @@
 //! Taking sockets from the listener, as fast as they can be greeted and no faster.
 
-use std::future::poll_fn;
 use std::io;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 
 use super::{Front, greeter};
 use crate::drain::Phase;
 
-/// Sockets that may be in their handshake at once; further ones wait in the kernel's queue.
-pub const GREETERS_MAX: usize = 4_096;
 /// First and longest wait after the kernel refused to give a socket.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
@@ -21,13 +16,12 @@ const BACK_OFF: (Duration, Duration) = (Duration::from_millis(10), Duration::fro
 ///
 /// No error ends it: out of descriptors it waits and tries again, since links that end free some.
 pub(super) async fn accept(front: Arc<Front>, listener: TcpListener) {
-    let greeters = Arc::new(Semaphore::new(GREETERS_MAX));
     let mut back_off = BACK_OFF.0;
     let draining = front.drain.reached(Phase::Draining);
     tokio::pin!(draining);
     loop {
         // The semaphore is never closed.
-        let Ok(permit) = Arc::clone(&greeters).acquire_owned().await else { return };
+        let Ok(permit) = Arc::clone(&front.greeters).acquire_owned().await else { return };
         let accepted = tokio::select! {
             biased;
             () = &mut draining => break,
@@ -49,19 +43,36 @@ pub(super) async fn accept(front: Arc<Front>, listener: TcpListener) {
             }
         }
     }
-    while let Some(stream) = queued(&listener).await {
-        let Ok(permit) = Arc::clone(&greeters).acquire_owned().await else { return };
+    let listener = match listener.into_std() {
+        Ok(listener) => listener,
+        Err(error) => return tracing::warn!(%error, "the accept queue cannot be emptied"),
+    };
+    while let Some(stream) = queued(&listener) {
+        let Ok(permit) = Arc::clone(&front.greeters).acquire_owned().await else { return };
         tokio::spawn(greeter::greet(Arc::clone(&front), stream, permit));
     }
 }
 
-/// The next socket of the queue, if there is one now.
-async fn queued(listener: &TcpListener) -> Option<TcpStream> {
-    poll_fn(|cx| match listener.poll_accept(cx) {
-        Poll::Ready(Ok((stream, _))) => Poll::Ready(Some(stream)),
-        Poll::Ready(Err(_)) | Poll::Pending => Poll::Ready(None),
-    })
-    .await
+/// The next socket of the queue, if there is one now. The kernel is asked and not tokio, which may
+/// not have heard yet of those who came last.
+fn queued(listener: &std::net::TcpListener) -> Option<TcpStream> {
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                let stream =
+                    stream.set_nonblocking(true).and_then(|()| TcpStream::from_std(stream));
+                if let Ok(stream) = stream {
+                    return Some(stream);
+                }
+            }
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted
+                ) => {}
+            Err(_) => return None,
+        }
+    }
 }
 
 /// Whether the machine or the process is out of something that comes back.

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use proto::ids::InstanceUid;
 use tokio::net::TcpListener;
+use tokio::sync::Semaphore;
 
 use crate::admission::Admission;
 use crate::clock::Clock;
@@ -30,7 +31,6 @@ mod greeter;
 pub mod head;
 pub mod socket;
 
-pub use accept::GREETERS_MAX;
 pub use bind::bind;
 pub use greeter::{HEAD_BYTES_MAX, HEADERS_MAX};
 use head::Refusal;
@@ -78,6 +78,8 @@ pub struct Front {
     pub(crate) admission: Admission,
     pub(crate) budget: Budget,
     pub(crate) drain: Drain,
+    /// A permit for each socket in its handshake.
+    greeters: Arc<Semaphore>,
 }
 
 impl Front {
@@ -93,6 +95,7 @@ impl Front {
             ),
             budget: Budget::new(PARTIAL_LINKS_MAX, limits.max_bytes_in_flight),
             drain: Drain::new(),
+            greeters: Arc::new(Semaphore::new(limits.max_greeters.get())),
             server: parts.server,
             links: parts.links,
             limits: parts.limits,
@@ -112,6 +115,11 @@ impl Front {
     /// Sockets that are open: links, and connections of plain HTTP.
     pub fn live(&self) -> u32 {
         self.admission.live()
+    }
+
+    /// Whether somebody is connected, or in the handshake.
+    fn is_busy(&self) -> bool {
+        self.live() > 0 || self.greeters.available_permits() < self.limits.max_greeters.get()
     }
 
     /// What half-received messages hold now: links, and bytes of buffers and HTTP bodies.
@@ -225,8 +233,8 @@ async fn close_links(front: &Front, over: Duration) {
         link.close(Closed::Drain);
     }
     let told = since();
-    while front.live() > 0 && since() < told.max(over) + LINGER {
-        // Whoever came while the queue was emptied, or asked for an upgrade meanwhile.
+    while front.is_busy() && since() < told.max(over) + LINGER {
+        // Whoever was in the accept queue or its handshake, and has come to be a link meanwhile.
         front.links.for_each(LinkId(0), &mut |_, link| {
             link.close(Closed::Drain);
             std::ops::ControlFlow::Continue(())

@@ -7,7 +7,7 @@ use gateway::drain::Phase;
 use tokio::net::TcpStream;
 
 use crate::support::message::Agent;
-use crate::support::raw::{Raw, header};
+use crate::support::raw::{Raw, UPGRADE, header};
 use crate::support::{Gateway, PATIENCE, Setup};
 
 #[tokio::test]
@@ -62,6 +62,22 @@ async fn a_poller_is_answered_and_its_connection_ends() {
     busy.write(&body).await;
     let (status, answer_head, _) = busy.answer().await;
     assert_eq!((status, header(&answer_head, "connection")), (200, Some("close")));
+    tokio::time::timeout(PATIENCE, &mut gateway.run).await.unwrap().unwrap();
+    assert_eq!(gateway.front.live(), 0);
+}
+
+#[tokio::test]
+async fn who_is_in_the_handshake_when_the_drain_begins_is_told_so_too() {
+    let mut gateway = Gateway::start();
+    let mut early = Raw::connect(&gateway).await;
+    let (first, rest) = UPGRADE.as_bytes().split_at(30);
+    early.write(first).await;
+    gateway.stop();
+    gateway.reached(Phase::Draining).await;
+    early.write(&[rest, b"\r\n"].concat()).await;
+    assert!(early.head().await.starts_with("HTTP/1.1 101"));
+    assert_eq!(early.close_code().await, 1001);
+    drop(early);
     tokio::time::timeout(PATIENCE, &mut gateway.run).await.unwrap().unwrap();
     assert_eq!(gateway.front.live(), 0);
 }
