@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::io::{self, Read};
 
-use flate2::bufread::MultiGzDecoder;
+use flate2::bufread::GzDecoder;
 use flate2::{Compress, Compression, Crc, FlushCompress, Status};
 
 /// Answers below this are not worth a compressor's time, and an acknowledgement would only grow.
@@ -72,13 +72,19 @@ fn is_gzip(coding: &[u8]) -> bool {
 /// Inflates a gzip body step by step, so that its caller can count and yield. What the trailer
 /// claims of the size is never believed.
 pub(super) struct Inflate<'b> {
-    decoder: MultiGzDecoder<&'b [u8]>,
+    /// Of the member that is being read.
+    decoder: GzDecoder<&'b [u8]>,
+    members: u32,
 }
+
+/// Members of a gzip body. Clients send one; millions of empty ones, twenty bytes each, would keep a
+/// thread busy for half a minute without giving a byte to stop at.
+const MEMBERS_MAX: u32 = 16;
 
 impl<'b> Inflate<'b> {
     /// Over the whole compressed body.
     pub(super) fn new(body: &'b [u8]) -> Self {
-        Self { decoder: MultiGzDecoder::new(body) }
+        Self { decoder: GzDecoder::new(body), members: 1 }
     }
 
     /// Appends at most [`INFLATE_STEP`] bytes to `out`; false when that was the end.
@@ -92,7 +98,11 @@ impl<'b> Inflate<'b> {
         let mut filled = start;
         let outcome = loop {
             match self.decoder.read(&mut out[filled..]) {
-                Ok(0) => break Ok(filled == out.len()),
+                Ok(0) if filled == out.len() => break Ok(true),
+                Ok(0) => match self.next_member() {
+                    Ok(true) => {}
+                    end => break end,
+                },
                 Ok(more) => filled += more,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => break Err(error),
@@ -100,6 +110,20 @@ impl<'b> Inflate<'b> {
         };
         out.truncate(filled);
         outcome
+    }
+
+    /// Goes on to the next member; false at the end of the body.
+    fn next_member(&mut self) -> io::Result<bool> {
+        let rest: &'b [u8] = self.decoder.get_ref();
+        if rest.is_empty() {
+            return Ok(false);
+        }
+        if self.members == MEMBERS_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "too many gzip members"));
+        }
+        self.members += 1;
+        self.decoder = GzDecoder::new(rest);
+        Ok(true)
     }
 }
 
@@ -231,6 +255,10 @@ mod tests {
         let mut body = member(b"one ");
         body.extend(member(b"two"));
         assert_eq!(inflate(&body).unwrap(), b"one two");
+        body.extend(member(b"").repeat(MEMBERS_MAX as usize - 2));
+        assert_eq!(inflate(&body).unwrap(), b"one two");
+        body.extend(member(b""));
+        assert!(inflate(&body).is_err(), "one too many");
     }
 
     #[test]

@@ -222,7 +222,13 @@ async fn inflate(body: &[u8], max: usize, booked: &mut Booked<'_>) -> Result<Byt
     let mut inflate = Inflate::new(body);
     let mut yield_at = YIELD_EVERY;
     loop {
-        booked.add(INFLATE_STEP)?;
+        if out.capacity() - out.len() < INFLATE_STEP {
+            // What is reserved counts, not only what is used of it.
+            let doubled = (2 * out.capacity()).min(max + INFLATE_STEP);
+            let capacity = doubled.max(out.len() + INFLATE_STEP);
+            booked.add(capacity - out.capacity())?;
+            out.reserve_exact(capacity - out.len());
+        }
         let more = inflate.step(&mut out).map_err(|_| Fault::Gzip)?;
         if out.len() > max {
             return Err(Fault::TooLarge);
