@@ -96,10 +96,9 @@ impl Link {
         answers: &mut Vec<u8>,
     ) {
         while let Some(tls) = &mut inner.wire.tls {
-            match tls::read(tls, &self.io, scratch) {
-                Ok(read @ 1..) => self.take_in(inner, &mut scratch[..read], answers),
-                // The reader task will find the end, and whatever is wrong.
-                Ok(0) | Err(_) => return,
+            match tls::read_decrypted(tls, scratch) {
+                0 => return,
+                read => self.take_in(inner, &mut scratch[..read], answers),
             }
         }
     }

@@ -61,6 +61,13 @@ pub(super) fn read(
     }
 }
 
+/// Takes what rustls has decrypted already; 0 when that is all. The socket is not touched, so that
+/// this ends however fast the peer sends.
+pub(super) fn read_decrypted(tls: &mut ServerConnection, out: &mut [u8]) -> usize {
+    // The reader task meets the end of the stream, and whatever is wrong with it.
+    tls.reader().read(out).unwrap_or(0)
+}
+
 /// Writes `parts` as far as it goes now; returns how many bytes of them were taken. Encrypted bytes
 /// may be left over: [`ServerConnection::wants_write`].
 ///
