@@ -1,6 +1,6 @@
 //! What a gateway serves: immutable, compiled from head, swapped whole.
 //!
-//! [`served`] reads it out of an estate's tree, [`file`] out of one self-checking file;
+//! [`served`] reads it out of an estate's tree, [`mod@file`] out of one self-checking file;
 //! [`compile()`] makes the [`Snapshot`] that the connect path looks things up in.
 
 pub mod file;
