@@ -92,8 +92,8 @@ pub struct LinkConfig {
     pub admission_burst: NonZeroU32,
     /// Open connections, WebSocket and HTTP together.
     pub max_links: NonZeroUsize,
-    /// Sockets in their handshake at once; further ones wait in the kernel's queue.
-    pub max_greeters: NonZeroUsize,
+    /// Open connections, and sockets in their handshake; further ones wait in the kernel's queue.
+    pub max_sockets: NonZeroUsize,
     /// Largest message, also after inflation, in bytes.
     pub max_message_bytes: usize,
     /// Bytes of all messages that are being received, in the whole process.
@@ -147,11 +147,10 @@ impl LinkConfig {
     /// were asked for: those past it get 503 then, where they would wait in the kernel's queue.
     pub fn fit(&mut self, descriptors: u64) -> bool {
         let descriptors = usize::try_from(descriptors).unwrap_or(usize::MAX);
-        let greeters = NonZeroUsize::new(descriptors / 8).unwrap_or(NonZeroUsize::MIN);
-        self.max_greeters = self.max_greeters.min(greeters);
-        let kept = DESCRIPTORS_KEPT.min(descriptors / 2) + self.max_greeters.get();
-        let links = descriptors.saturating_sub(kept);
-        let links = NonZeroUsize::new(links).unwrap_or(NonZeroUsize::MIN);
+        let at_least_one = |count: usize| NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN);
+        let sockets = descriptors - DESCRIPTORS_KEPT.min(descriptors / 2);
+        let links = at_least_one(sockets - REFUSALS_KEPT.min(sockets / 4));
+        self.max_sockets = self.max_sockets.min(at_least_one(sockets));
         let fewer = links < self.max_links;
         self.max_links = self.max_links.min(links);
         fewer
@@ -166,7 +165,7 @@ impl Default for LinkConfig {
             admission_rate: ADMISSION_RATE,
             admission_burst: ADMISSION_BURST,
             max_links: MAX_LINKS,
-            max_greeters: MAX_GREETERS,
+            max_sockets: NonZeroUsize::MAX,
             max_message_bytes: MAX_MESSAGE_BYTES,
             max_bytes_in_flight: MAX_BYTES_IN_FLIGHT,
             handshake_deadline: HANDSHAKE_DEADLINE,
@@ -183,10 +182,10 @@ pub const ADMISSION_BURST: NonZeroU32 = NonZeroU32::new(20_000).unwrap();
 /// Beyond what one machine's descriptors usually allow, so that the flag is a choice and not a
 /// surprise.
 pub const MAX_LINKS: NonZeroUsize = NonZeroUsize::new(1_000_000).unwrap();
-/// Handshakes at once where descriptors allow it.
-pub const MAX_GREETERS: NonZeroUsize = NonZeroUsize::new(4_096).unwrap();
-/// Descriptors that are not for collectors: 256 connections of operators, listeners, files, git.
-const DESCRIPTORS_KEPT: usize = 320;
+/// Descriptors that are not for collectors: listeners, operators, files, git.
+const DESCRIPTORS_KEPT: usize = 64;
+/// Sockets of collectors that cannot become links, so that somebody can be told 503.
+const REFUSALS_KEPT: usize = 16;
 /// What the OpAMP specification recommends (W4, H4).
 pub const MAX_MESSAGE_BYTES: usize = 64 << 20;
 /// Four messages of the largest size at once, or a quarter of a million full reports of 1 KiB.
@@ -200,16 +199,17 @@ mod tests {
 
     #[test]
     fn collectors_never_take_the_last_descriptors() {
-        for (descriptors, links, greeters, fewer) in [
-            (1 << 20, 1_000_000, 4_096, false),
-            (20_000, 17_180, 2_500, true),
-            (1_024, 576, 128, true),
-            (64, 24, 8, true),
+        for (descriptors, links, sockets, fewer) in [
+            (1 << 20, 1_000_000, (1 << 20) - 64, false),
+            (20_000, 19_920, 19_936, true),
+            (1_024, 944, 960, true),
+            (64, 24, 32, true),
             (1, 1, 1, true),
+            (0, 1, 1, true),
         ] {
             let mut config = LinkConfig::default();
             assert_eq!(config.fit(descriptors), fewer, "{descriptors}");
-            assert_eq!((config.max_links.get(), config.max_greeters.get()), (links, greeters));
+            assert_eq!((config.max_links.get(), config.max_sockets.get()), (links, sockets));
         }
         let mut config =
             LinkConfig { max_links: NonZeroUsize::new(100).unwrap(), ..LinkConfig::default() };

@@ -280,7 +280,7 @@ impl ServeArgs {
                 admission_rate: self.admission_rate,
                 admission_burst: self.admission_burst,
                 max_links: self.max_links,
-                max_greeters: config::MAX_GREETERS,
+                max_sockets: NonZeroUsize::MAX,
                 max_message_bytes: self.max_message_bytes,
                 max_bytes_in_flight: self.max_bytes_in_flight,
                 handshake_deadline: self.handshake_deadline,

@@ -9,6 +9,11 @@ use tokio::net::{TcpListener, TcpStream};
 use super::{Front, greeter};
 use crate::drain::Phase;
 
+/// Sockets that may be in their handshake at once; further ones wait in the kernel's queue.
+pub const GREETERS_MAX: usize = 4_096;
+/// Time between two looks whether a socket may be taken again, once the process has as many as it
+/// may have.
+const WAIT_FOR_ROOM: Duration = Duration::from_millis(10);
 /// First and longest wait after the kernel refused to give a socket.
 const BACK_OFF: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
 
@@ -22,10 +27,17 @@ pub(super) async fn accept(front: Arc<Front>, listener: TcpListener) {
     loop {
         // The semaphore is never closed.
         let Ok(permit) = Arc::clone(&front.greeters).acquire_owned().await else { return };
+        let accepting = async {
+            // This permit is counted as a socket already.
+            while front.sockets() > front.limits.max_sockets.get() {
+                tokio::time::sleep(WAIT_FOR_ROOM).await;
+            }
+            listener.accept().await
+        };
         let accepted = tokio::select! {
             biased;
             () = &mut draining => break,
-            accepted = listener.accept() => accepted,
+            accepted = accepting => accepted,
         };
         match accepted {
             Ok((stream, _)) => {

@@ -31,6 +31,7 @@ mod greeter;
 pub mod head;
 pub mod socket;
 
+pub use accept::GREETERS_MAX;
 pub use bind::bind;
 pub use greeter::{HEAD_BYTES_MAX, HEADERS_MAX};
 use head::Refusal;
@@ -95,7 +96,7 @@ impl Front {
             ),
             budget: Budget::new(PARTIAL_LINKS_MAX, limits.max_bytes_in_flight),
             drain: Drain::new(),
-            greeters: Arc::new(Semaphore::new(limits.max_greeters.get())),
+            greeters: Arc::new(Semaphore::new(GREETERS_MAX)),
             server: parts.server,
             links: parts.links,
             limits: parts.limits,
@@ -117,9 +118,9 @@ impl Front {
         self.admission.live()
     }
 
-    /// Whether somebody is connected, or in the handshake.
-    fn is_busy(&self) -> bool {
-        self.live() > 0 || self.greeters.available_permits() < self.limits.max_greeters.get()
+    /// Who is connected, or in the handshake; for a moment somebody may be counted as both.
+    fn sockets(&self) -> usize {
+        self.live() as usize + GREETERS_MAX - self.greeters.available_permits()
     }
 
     /// What half-received messages hold now: links, and bytes of buffers and HTTP bodies.
@@ -233,7 +234,7 @@ async fn close_links(front: &Front, over: Duration) {
         link.close(Closed::Drain);
     }
     let told = since();
-    while front.is_busy() && since() < told.max(over) + LINGER {
+    while front.sockets() > 0 && since() < told.max(over) + LINGER {
         // Whoever was in the accept queue or its handshake, and has come to be a link meanwhile.
         front.links.for_each(LinkId(0), &mut |_, link| {
             link.close(Closed::Drain);
