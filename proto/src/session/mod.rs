@@ -3,7 +3,7 @@
 //! A [`Session`] holds every agent of one WebSocket, or the one agent of an HTTP poller. Its owner
 //! calls, per message and in this order:
 //!
-//! 1. [`Session::handle_message`] with what [`Peek`](crate::peek::Peek) read. It returns the
+//! 1. [`Session::handle_message`] with what [`Peek`] read. It returns the
 //!    [`Agent`] and the [`News`].
 //! 2. If the agent described itself: decide where it belongs, and keep that in [`Agent::placed`].
 //! 3. [`Agent::handle_decision`] with what it is meant to run, unless that is not known yet.
