@@ -45,8 +45,12 @@ pub(crate) fn parse(text: &str) -> Result<Duration, &'static str> {
             _ => return Err("has an unknown unit"),
         };
         let whole = if whole.is_empty() { 0 } else { whole.parse().map_err(|_| TOO_LONG)? };
-        let nanos = unit.checked_mul(whole).ok_or(TOO_LONG)? + fraction_of(fraction, unit);
-        total = total.checked_add(nanos).filter(|&total| total <= MAX_NANOS).ok_or(TOO_LONG)?;
+        total = unit
+            .checked_mul(whole)
+            .and_then(|nanos| nanos.checked_add(fraction_of(fraction, unit)))
+            .and_then(|nanos| total.checked_add(nanos))
+            .filter(|&total| total <= MAX_NANOS)
+            .ok_or(TOO_LONG)?;
         rest = after;
     }
     if negative && total > 0 {
@@ -128,6 +132,8 @@ mod tests {
             "5 m",
             "١h",
             "3000000h3000000h",
+            "18446744073709551.999us",
+            "9223372036854775807.9ns9223372036854775807ns",
         ] {
             assert!(parse(text).is_err(), "{text}");
         }
