@@ -75,6 +75,13 @@ pub fn rendered_commit(unmatched: &[u8]) -> Option<String> {
     Some(resource.get("telecraft.commit")?.as_scalar()?.text.clone())
 }
 
+/// Whether a character of free text neither ends a comment nor breaks the document for any reader:
+/// to YAML 1.1, which collectors read, U+0085, U+2028 and U+2029 are line breaks, and what follows
+/// one would be configuration.
+pub(super) fn may_stand_in_a_comment(c: char) -> bool {
+    yaml::is_printable(c) || c >= '\u{10000}'
+}
+
 /// Both lines of a Tier's artefact.
 pub(super) fn tier(tier: &Tier, binding: &Binding, commit: &Commit) -> String {
     format!(
@@ -104,6 +111,16 @@ mod tests {
         }
         for bad in ["", "123456", "true", "null", "1e1", "0x12345", "DEADBEEF", &"0".repeat(65)] {
             assert!(Commit::parse(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_comment_holds_no_line_break_of_any_yaml() {
+        for good in ['a', ' ', ':', '#', '\u{a0}', 'Ü', '😀'] {
+            assert!(may_stand_in_a_comment(good), "{good:?}");
+        }
+        for bad in "\n\r\t\0\u{7f}\u{85}\u{2028}\u{2029}\u{feff}\u{fffe}".chars() {
+            assert!(!may_stand_in_a_comment(bad), "{bad:?}");
         }
     }
 

@@ -140,16 +140,19 @@ impl<'s> Arm<'s> {
 
 impl<'s> Compiler<'s> {
     fn tier(&mut self, tier: &'s Tier, rollout: Option<&'s Rollout>) {
-        if tier.environment.value.chars().any(char::is_control) {
+        if !tier.environment.value.chars().all(header::may_stand_in_a_comment) {
             let spot = Spot {
                 file: tier.file.clone(),
                 pos: Some(tier.environment.at),
                 path: "environment".to_owned(),
             };
             self.refuse(
-                format!("tier \"{}\": its environment holds a control character", tier.id),
+                format!(
+                    "tier \"{}\": its environment holds a character that cannot stand in a comment",
+                    tier.id
+                ),
                 Some(spot),
-                "the environment is written into a comment: keep it to one line of text",
+                "the environment is written into a comment: keep it to one line of printable text",
             );
             return;
         }

@@ -9,6 +9,8 @@ use super::model::{Binding, Name, Reference};
 /// whatever would be ambiguous or unsafe in one of the three is refused. The last rules are those
 /// of `git check-ref-format` for one component.
 pub(crate) fn fault(name: &str) -> Option<&'static str> {
+    // A mark of byte order stops a reader of YAML even in a comment.
+    let control = |c: char| c.is_control() || matches!(c, '\u{feff}' | '\u{fffe}' | '\u{ffff}');
     let forbidden = |c: char| matches!(c, '~' | '^' | ':' | '?' | '*' | '[' | '\\');
     if name.is_empty() {
         Some("is empty")
@@ -22,7 +24,7 @@ pub(crate) fn fault(name: &str) -> Option<&'static str> {
         Some("holds an `@`")
     } else if name.contains(char::is_whitespace) {
         Some("holds white space")
-    } else if name.contains(char::is_control) {
+    } else if name.contains(control) {
         Some("holds a control character")
     } else if name.contains(forbidden) {
         Some("holds one of `~ ^ : ? * [ \\`, which git does not allow in a branch")
@@ -154,6 +156,8 @@ mod tests {
             "a\tb",
             "a\u{a0}b",
             "a\u{7f}",
+            "a\u{2028}b",
+            "a\u{feff}",
             "a~",
             "a^",
             "a:b",

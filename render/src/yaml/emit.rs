@@ -10,7 +10,8 @@ mod style;
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use self::style::{TextStyle, is_literal, is_printable, style};
+pub(crate) use self::style::is_printable;
+use self::style::{TextStyle, is_literal, style};
 use super::meaning::{Meaning, meaning};
 use super::{Node, Scalar, Value};
 

@@ -4,6 +4,7 @@ mod emit;
 mod meaning;
 mod parse;
 
+pub(crate) use emit::is_printable;
 pub use emit::{Out, colliding_key, emit};
 pub use meaning::{Meaning, meaning};
 pub use parse::{

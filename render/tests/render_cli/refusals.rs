@@ -128,6 +128,15 @@ fn a_refusal_as_json_names_file_line_column_and_key() {
     assert!(ran.stderr.contains(problem["text"].as_str().expect("a text")));
 }
 
+/// To a reader of YAML 1.1 U+2028 ends the comment, so that the rest would be configuration.
+#[test]
+fn an_environment_cannot_break_out_of_the_header() {
+    let estate = Estate::small();
+    let environment = r#""staging\u2028receivers: {}""#;
+    estate.write("teams/a/tiers/edge.yaml", &tier(environment, "a/plain@1", ""));
+    assert!(estate.refused(1).contains("cannot stand in a comment"));
+}
+
 #[test]
 fn a_load_error_as_json_does_too() {
     let estate = Estate::small();

@@ -94,7 +94,7 @@ pub(super) fn is_literal(text: &str) -> bool {
 }
 
 /// Printable in YAML 1.1 and 1.2 alike, and neither a line break nor a tab in any of them.
-pub(super) fn is_printable(c: char) -> bool {
+pub(crate) fn is_printable(c: char) -> bool {
     matches!(c, ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}')
         && !matches!(c, '\u{2028}' | '\u{2029}' | '\u{feff}')
 }
