@@ -168,6 +168,10 @@ fn float_text(authored: &str, value: f64) -> Cow<'_, str> {
         return authored.into();
     }
     let digits = authored.replace('_', "");
+    if digits.parse() != Ok(value) {
+        // `!!float 0x1F`: an integer whose text is not decimal.
+        return float_text(&format!("{value:?}"), value).into_owned().into();
+    }
     let (sign, unsigned) = match digits.as_bytes().first() {
         Some(b'-' | b'+') => digits.split_at(1),
         Some(_) | None => ("", digits.as_str()),

@@ -122,6 +122,8 @@ fn floats_are_floats_to_a_reader_of_yaml_1_1_too() {
     check("-09", "-9.0");
     check("1_0.5", "10.5");
     check("!!float 1", "1.0");
+    check("!!float 0x1F", "31.0");
+    check("!!float 010", "8.0");
     check("1e999", "\"1e999\"");
 }
 
