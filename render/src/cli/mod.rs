@@ -23,12 +23,21 @@ use render::problem::Refusal;
 
 /// Runs the binary with these arguments, the first of them its own name.
 pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
-    let outcome = match Cli::try_parse_from(long_flags(arguments)) {
+    let cli = match Cli::try_parse_from(long_flags(arguments)) {
         Err(error) => return usage(&error),
-        Ok(Cli { command: Some(Command::Check(arguments)), .. }) => check::run(&arguments),
-        Ok(Cli { command: Some(Command::Palette(arguments)), .. }) => palette::run(&arguments),
-        Ok(Cli { command: Some(Command::Snapshot(arguments)), .. }) => snapshot::run(&arguments),
-        Ok(Cli { command: None, render }) => write::run(&render),
+        Ok(cli) => cli,
+    };
+    let (outcome, format) = match cli {
+        Cli { command: Some(Command::Check(arguments)), .. } => {
+            (check::run(&arguments), arguments.output.format)
+        }
+        Cli { command: Some(Command::Palette(arguments)), .. } => {
+            (palette::run(&arguments), arguments.output.format)
+        }
+        Cli { command: Some(Command::Snapshot(arguments)), .. } => {
+            (snapshot::run(&arguments), Format::Text)
+        }
+        Cli { command: None, render } => (write::run(&render), render.output.format),
     };
     match outcome {
         Ok(Done { output, good }) => match io::stdout().lock().write_all(output.as_bytes()) {
@@ -38,7 +47,10 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::from(REFUSED),
             Err(error) => fail(REFUSED, &format!("cannot write to stdout: {error}")),
         },
-        Err(Failure { code, text, output }) => {
+        Err(Failure { code, text, mut output }) => {
+            if output.is_empty() && format == Format::Json {
+                output = report::line(&report::error(&text));
+            }
             // The text on stderr says the same; a reader of stdout that has gone loses nothing.
             let _ = io::stdout().lock().write_all(output.as_bytes());
             fail(code, &text)

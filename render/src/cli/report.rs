@@ -51,6 +51,11 @@ pub(super) fn refusal(refusal: &Refusal) -> Value {
     json!({"error": refusal.header.trim_end_matches(':'), "problems": problems})
 }
 
+/// What went wrong outside of the sources, in the shape of [`refusal`].
+pub(super) fn error(text: &str) -> Value {
+    json!({"error": text, "problems": []})
+}
+
 /// A JSON document, indented, and the end of its line.
 pub(super) fn line(value: &Value) -> String {
     format!("{value:#}\n")

@@ -138,6 +138,23 @@ fn an_environment_cannot_break_out_of_the_header() {
 }
 
 #[test]
+fn an_error_outside_of_the_sources_is_json_too() {
+    let estate = Estate::small();
+    for (arguments, code) in [
+        (["--commit", "main"], 2),
+        (["--out", "../my-estate/teams.yaml"], 1),
+        (["--check", "--out=nowhere"], 1),
+    ] {
+        let ran = estate.render(&[arguments[0], arguments[1], "-o", "json"]);
+        assert_eq!(ran.code, code, "{ran:?}");
+        let json: serde_json::Value = serde_json::from_str(&ran.stdout).expect("JSON");
+        let error = json["error"].as_str().expect("a text");
+        assert_eq!(ran.stderr, format!("render: {error}\n"));
+        assert_eq!(json["problems"], serde_json::json!([]));
+    }
+}
+
+#[test]
 fn a_load_error_as_json_does_too() {
     let estate = Estate::small();
     estate.write("teams/a/tiers/edge.yaml", "owner: ann\nenvironment: staging\nblueprint: nope\n");
