@@ -148,10 +148,18 @@ pub fn compare(out: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<Differen
     let mut difference = Difference::default();
     for (path, contents) in files {
         let target = out.join(path);
-        match fs::read(&target) {
-            Ok(found) if found == *contents => {}
+        // What is no file is not opened: a pipe would keep the reader waiting.
+        let found = fs::metadata(&target)
+            .and_then(|meta| meta.is_file().then(|| fs::read(&target)).transpose());
+        match found {
+            Ok(Some(found)) if found == *contents => {}
             Ok(_) => difference.differs.push(path.clone()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::NotFound | io::ErrorKind::NotADirectory
+                ) =>
+            {
                 difference.missing.push(path.clone());
             }
             Err(error) => return Err(io_error("read", &target)(error)),
