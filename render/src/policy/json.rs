@@ -38,7 +38,8 @@ impl<'d> Json<'d> {
             Err(error) => Err(JsonError {
                 at: Pos {
                     line: u32::try_from(error.line()).unwrap_or(u32::MAX),
-                    column: u32::try_from(error.column()).unwrap_or(u32::MAX),
+                    // 0 where the document ends with a line break.
+                    column: u32::try_from(error.column().max(1)).unwrap_or(u32::MAX),
                 },
                 text: strip_position(&error),
             }),

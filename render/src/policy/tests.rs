@@ -209,6 +209,7 @@ fn faults_of_a_catalogue_are_told_together() {
     let mut told = String::new();
     for text in [
         "{\"format_version\": 1",
+        "{\"format_version\": 1,\n",
         "{} trailing",
         "[]",
         "{\"format_version\": 1.0, \"source\": {\"repository\": \"\", \"ref\": 7, \"hash\": 1}, \
