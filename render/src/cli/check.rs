@@ -19,10 +19,11 @@ pub(super) fn run(arguments: &CheckArgs) -> Result<Done, Failure> {
             let kinds: std::collections::BTreeSet<FindingKind> =
                 findings.iter().map(|finding| finding.kind).collect();
             let mut text = report::finding_lines(&findings);
-            text.push_str(&match findings.len() {
-                0 => "ok: no findings\n".to_owned(),
-                1 => "ok: 1 finding\n".to_owned(),
-                count => format!("ok: {count} findings of {} kinds\n", kinds.len()),
+            text.push_str(&match (findings.len(), kinds.len()) {
+                (0, _) => "ok: no findings\n".to_owned(),
+                (1, _) => "ok: 1 finding\n".to_owned(),
+                (count, 1) => format!("ok: {count} findings of one kind\n"),
+                (count, kinds) => format!("ok: {count} findings of {kinds} kinds\n"),
             });
             text
         }

@@ -195,7 +195,12 @@ fn check_prints_the_findings_and_writes_nothing() {
     let ran = super::common::run(&estate.bin(), &arguments);
     assert_eq!((ran.code, ran.stderr.as_str()), (0, ""));
     assert!(ran.stdout.starts_with("finding floor tier=a/edge: "), "{}", ran.stdout);
+    assert!(ran.stdout.ends_with("\nok: 1 finding\n"), "{}", ran.stdout);
     assert!(!estate.root().join("rendered").exists());
+
+    estate.write("teams/a/services/even.yaml", &service("silver", "a/edge"));
+    let ran = super::common::run(&estate.bin(), &arguments);
+    assert!(ran.stdout.ends_with("\nok: 2 findings of one kind\n"), "{}", ran.stdout);
 
     let json = [&arguments[..], &["-o", "json"]].concat();
     let ran = super::common::run(&estate.bin(), &json);
