@@ -236,7 +236,7 @@ impl<'s> Compiler<'s> {
     /// What is rendered once: Unmatched and CODEOWNERS.
     fn estate(&mut self) {
         let telemetry = document::Telemetry {
-            // Unmatched has no Environment; an override for "" is one for it (estate.md 1.4).
+            // Unmatched has no Environment, and an override needs the name of one.
             endpoint: self.sources.telemetry.endpoint_of(""),
             protocol: &self.sources.telemetry.protocol,
             commit: self.commit,
