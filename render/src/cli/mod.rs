@@ -41,11 +41,12 @@ pub(crate) fn run(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     };
     match outcome {
         Ok(Done { output, good }) => match io::stdout().lock().write_all(output.as_bytes()) {
-            Ok(()) if good => ExitCode::SUCCESS,
-            Ok(()) => ExitCode::from(REFUSED),
-            // Whoever read stdout has gone; there is nobody left to tell.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::from(REFUSED),
-            Err(error) => fail(REFUSED, &format!("cannot write to stdout: {error}")),
+            // A reader of stdout that has gone (`| head`) changes nothing about what was done.
+            Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
+                fail(REFUSED, &format!("cannot write to stdout: {error}"))
+            }
+            Ok(()) | Err(_) if good => ExitCode::SUCCESS,
+            Ok(()) | Err(_) => ExitCode::from(REFUSED),
         },
         Err(Failure { code, text, mut output }) => {
             if output.is_empty() && format == Format::Json {

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::process::Command;
 
 use super::common::{CATALOGUE, Estate, files, ls, run};
 
@@ -104,7 +105,7 @@ fn a_full_disk_changes_nothing() {
         "trap '' XFSZ; ulimit -f 8; exec {} -estate ../my-estate -catalogue ../my-estate/{CATALOGUE} -commit abcdef0",
         env!("CARGO_BIN_EXE_render")
     );
-    let output = std::process::Command::new("sh")
+    let output = Command::new("sh")
         .args(["-c", &script])
         .current_dir(estate.bin())
         .output()
@@ -235,6 +236,22 @@ fn an_estate_named_by_a_dot_announces_clean_paths() {
         ran.stdout,
         "wrote CODEOWNERS\nwrote rendered/_estate/unmatched.yaml\nwrote rendered/a/edge.yaml\n"
     );
+}
+
+#[test]
+fn a_reader_that_has_gone_does_not_make_a_render_a_refusal() {
+    let estate = Estate::small();
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    let output = Command::new(env!("CARGO_BIN_EXE_render"))
+        .args(["-estate=.", "-catalogue", CATALOGUE, "-commit=abcdef0"])
+        .current_dir(estate.root())
+        .stdout(writer)
+        .output()
+        .expect("the binary starts");
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(output.stderr, b"");
+    assert!(estate.root().join("rendered/a/edge.yaml").exists());
 }
 
 #[test]
