@@ -3,6 +3,7 @@
 use std::fmt;
 
 use crate::estate::Name;
+use crate::problem::printable;
 
 /// What a finding is about; the word after `finding` in the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -70,6 +71,19 @@ impl fmt::Display for Finding {
         if let Some(lane) = self.lane {
             write!(f, " lane={lane}")?;
         }
-        write!(f, ": {}", self.text)
+        write!(f, ": {}", printable(&self.text))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_is_one_line() {
+        let text = "hashes over a\nfinding forged".to_owned();
+        let finding =
+            Finding { kind: FindingKind::Rollout, subject: Subject::Estate, lane: None, text };
+        assert_eq!(finding.to_string(), "finding rollout: hashes over a\\nfinding forged");
     }
 }

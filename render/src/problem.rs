@@ -17,19 +17,19 @@ pub struct Spot {
     pub path: String,
 }
 
-/// A path as one line of a terminal or a log can show it: characters that would break the line,
+/// A path or a text as one line of a terminal or a log can show it: characters that would break the line,
 /// move the cursor or turn the direction of writing are escaped (`\n`, `\u{1b}`).
-pub fn printable(path: &str) -> Cow<'_, str> {
+pub fn printable(text: &str) -> Cow<'_, str> {
     let is_unsafe = |c: char| {
         let is_break = matches!(c, '\u{2028}' | '\u{2029}');
         let is_direction = matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
         c.is_control() || is_break || is_direction
     };
-    if !path.contains(is_unsafe) {
-        return path.into();
+    if !text.contains(is_unsafe) {
+        return text.into();
     }
-    let mut shown = String::with_capacity(path.len() + 8);
-    for c in path.chars() {
+    let mut shown = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
         if is_unsafe(c) {
             shown.extend(c.escape_default());
         } else {
@@ -66,10 +66,10 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.header)?;
         for problem in &self.problems {
-            write!(f, "\n  - {}", problem.text)?;
+            write!(f, "\n  - {}", printable(&problem.text))?;
             let detail = problem.detail();
             if !detail.is_empty() {
-                write!(f, "\n      {detail}")?;
+                write!(f, "\n      {}", printable(&detail))?;
             }
         }
         Ok(())
@@ -102,7 +102,18 @@ impl Problem {
 
 #[cfg(test)]
 mod tests {
-    use super::printable;
+    use super::{Problem, Refusal, printable};
+
+    #[test]
+    fn a_bullet_stays_on_its_line() {
+        let text = "no type \"otlp\n  - forged\u{1b}[31m".to_owned();
+        let problems = vec![Problem { text, spot: None, help: "say\rit".to_owned() }];
+        let refusal = Refusal { header: "refused:".to_owned(), problems };
+        assert_eq!(
+            refusal.to_string(),
+            "refused:\n  - no type \"otlp\\n  - forged\\u{1b}[31m\n      say\\rit"
+        );
+    }
 
     #[test]
     fn a_path_stays_on_its_line() {
