@@ -44,6 +44,15 @@ impl DirSource {
     ///
     /// As there.
     pub fn look(&mut self) -> Result<Option<Loaded>, SourceError> {
+        self.look_pausing(|| std::thread::sleep(BETWEEN_READS))
+    }
+
+    /// [`DirSource::look`], with what passes between two reads given by the caller.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    pub fn look_pausing(&mut self, pause: impl FnMut()) -> Result<Option<Loaded>, SourceError> {
         // Taken before the first read: what changes after it is seen at the next look.
         let looks = fingerprint(&self.dir);
         if self.seen == Some(looks) {
@@ -52,7 +61,7 @@ impl DirSource {
         // A look that fails starts afresh, so that what a fingerprint cannot see heals too.
         self.seen = None;
         let label = self.dir.display().to_string();
-        let tree = read_settled(&self.dir, &label)?;
+        let tree = read_settled(&self.dir, &label, pause)?;
         if !self.dir.join("teams").is_dir() {
             return Err(SourceError::NotAnEstate { place: label });
         }
@@ -63,10 +72,10 @@ impl DirSource {
     }
 }
 
-fn read_settled(dir: &Path, label: &str) -> Result<Tree, SourceError> {
+fn read_settled(dir: &Path, label: &str, mut pause: impl FnMut()) -> Result<Tree, SourceError> {
     let mut last = Tree::read_dir(dir, label)?;
     for _ in 1..READS_MAX {
-        std::thread::sleep(BETWEEN_READS);
+        pause();
         let next = Tree::read_dir(dir, label)?;
         if next == last {
             return Ok(next);

@@ -1,8 +1,6 @@
 //! `--estate`.
 
 use std::fs;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use gateway::source::SourceError;
 use gateway::source::dir::DirSource;
@@ -71,23 +69,12 @@ fn a_stale_artefact_is_refused_with_a_way_out() {
 #[test]
 fn a_directory_that_is_being_written_is_not_believed() {
     let estate = Estate::new();
-    let stop = Arc::new(AtomicBool::new(false));
-    let writer = {
-        let (stop, file) = (Arc::clone(&stop), estate.file(WEB));
-        std::thread::spawn(move || {
-            for version in 0.. {
-                if stop.load(Ordering::Relaxed) {
-                    return;
-                }
-                fs::write(&file, artefact("web", &version.to_string())).unwrap();
-                std::thread::sleep(std::time::Duration::from_millis(20));
-            }
-        })
-    };
+    let mut versions = 0..;
     let mut source = DirSource::new(estate.path().to_owned());
-    let torn = source.look();
-    stop.store(true, Ordering::Relaxed);
-    writer.join().unwrap();
+    let torn = source.look_pausing(|| {
+        let version = versions.next().unwrap_or_default().to_string();
+        fs::write(estate.file(WEB), artefact("web", &version)).unwrap();
+    });
     assert!(matches!(torn, Err(SourceError::Changing { .. })), "{torn:?}");
 
     let settled = source.look().unwrap().unwrap();
