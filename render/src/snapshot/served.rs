@@ -257,6 +257,9 @@ impl Reader<'_> {
     fn read(&mut self, path: &str) -> Option<Artefact> {
         let text = match self.tree.get(path) {
             None => format!("{path} is missing"),
+            Some(bytes) if holds_conflict(bytes) => {
+                format!("{path} holds the markers of a merge conflict that nobody resolved")
+            }
             Some(bytes) => match Artefact::new(Bytes::from_owner(Arc::clone(bytes))) {
                 Ok(artefact) => return Some(artefact),
                 Err(blank) => format!("{path} {blank}"),
@@ -277,6 +280,12 @@ impl Reader<'_> {
             ),
         });
     }
+}
+
+/// Whether git left its markers: such a file is no configuration, however good its first lines are.
+fn holds_conflict(bytes: &[u8]) -> bool {
+    let marks = |line: &[u8]| line.starts_with(b"<<<<<<< ") || line.starts_with(b">>>>>>> ");
+    bytes.split(|byte| *byte == b'\n').any(marks)
 }
 
 fn second_line(bytes: &[u8]) -> Option<&str> {

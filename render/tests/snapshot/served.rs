@@ -207,6 +207,19 @@ fn the_second_line_must_say_what_is_rendered() {
 }
 
 #[test]
+fn a_merge_conflict_is_never_served() {
+    let ours = of_tier("a/plain", "a/old@3");
+    let conflict = format!("{ours}<<<<<<< HEAD\na: 1\n=======\na: 2\n>>>>>>> theirs\n");
+    let text = refusal(|tree| put(tree, "rendered/a/plain.yaml", &conflict));
+    assert!(text.contains("rendered/a/plain.yaml holds the markers of a merge conflict"), "{text}");
+    assert_eq!(text.matches("\n  - ").count(), 1, "{text}");
+
+    let mut tree = estate();
+    put(&mut tree, "rendered/a/plain.yaml", &format!("{ours}a: \"<<<<<<< HEAD\"\n"));
+    assert!(from_tree(&tree, None).is_ok(), "a value is no marker");
+}
+
+#[test]
 fn a_broken_topology_is_refused_in_its_own_words() {
     let text = refusal(|tree| {
         let rollout =
