@@ -2,8 +2,9 @@
 
 use render::attrs::{Slots, Symbol};
 
-/// Bytes of attribute values kept per agent, lengths included.
-pub const KEPT_BYTES_MAX: usize = 16 * 1024;
+/// Bytes of attribute values kept per agent, lengths included. Host names and instance ids take a
+/// hundred; a million agents at the limit take 4 GiB.
+pub const KEPT_BYTES_MAX: usize = 4 * 1024;
 
 /// In place of a length: the agent reports no string under that name.
 const ABSENT: u16 = u16::MAX;

@@ -15,6 +15,7 @@
 //! therefore ends before the pusher gets at that link, and nobody is left behind.
 
 use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
@@ -73,6 +74,8 @@ pub struct Settings {
     pub full_state_per_second: u32,
     /// HTTP sessions at one time.
     pub http_sessions_max: usize,
+    /// Agents of all links and HTTP sessions together.
+    pub agents_max: usize,
     /// Randomness for new instance uids.
     pub random: fn() -> [u8; 10],
 }
@@ -82,6 +85,7 @@ impl Default for Settings {
         Self {
             full_state_per_second: FULL_STATE_PER_SECOND,
             http_sessions_max: SESSIONS_MAX,
+            agents_max: AGENTS_TOTAL_MAX,
             random: || {
                 // A uid has to be unique, not secret.
                 let mut random = [0; 10];
@@ -91,6 +95,10 @@ impl Default for Settings {
         }
     }
 }
+
+/// Agents of a process: with [`KEPT_BYTES_MAX`] and the size of an agent's state, what peers can
+/// make it remember of themselves stays below 4.3 GB, however many agents each link carries.
+pub const AGENTS_TOTAL_MAX: usize = 1_000_000;
 
 /// What [`Server::install`] came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,9 +115,12 @@ pub struct Server {
     head: ArcSwap<Head>,
     heads: watch::Sender<u32>,
     registry: Registry,
+    /// In sessions, not uids: clones on two links are two.
+    agents: AtomicUsize,
+    agents_max: usize,
     duplicates: Mutex<Duplicates>,
     /// The number of contests, so that a message need not take the lock to find none.
-    contests: std::sync::atomic::AtomicBool,
+    contests: AtomicBool,
     polling: HttpSessions<LinkState>,
     failed: FailedMemory,
     full_states: Budget,
@@ -145,8 +156,10 @@ impl Server {
             heads: watch::Sender::new(head.generation),
             head: ArcSwap::from_pointee(head),
             registry: Registry::default(),
+            agents: AtomicUsize::new(0),
+            agents_max: settings.agents_max,
             duplicates: Mutex::default(),
-            contests: std::sync::atomic::AtomicBool::new(false),
+            contests: AtomicBool::new(false),
             polling: HttpSessions::new(settings.http_sessions_max),
             failed: FailedMemory::default(),
             full_states: Budget::new(settings.full_state_per_second),
@@ -374,6 +387,12 @@ impl Server {
         let exchange = link.exchange();
         let (owner, many) = (link.owner, link.session.ever_many());
         let content_of_raw = |raw: &[u8; 32]| head.snapshot.content_of_raw(raw).map(|hash| hash.0);
+        if self.agents.load(Ordering::Relaxed) >= self.agents_max
+            && link.session.get(peek.uid).is_none()
+        {
+            let text = format!("this gateway knows {} agents already", self.agents_max);
+            return self.refuse(Refused { uid: Some(peek.uid), reason: "agents", text });
+        }
         let received = link.session.handle_message(now.seconds, exchange, peek, content_of_raw);
         let received = match received {
             Ok(received) => received,
@@ -383,6 +402,9 @@ impl Server {
             }
         };
         let (agent, news) = (received.agent, received.news);
+        if news.first {
+            self.agents.fetch_add(1, Ordering::Relaxed);
+        }
         if news.first || received.renamed_from.is_some() {
             self.register(peek, owner, many, received.renamed_from);
             if let Some(failures) = self.failed.get(peek.uid) {
@@ -478,6 +500,7 @@ impl Server {
     }
 
     fn forget(&self, head: &Head, agent: &mut proto::session::Agent<decide::Placed>, owner: Owner) {
+        self.agents.fetch_sub(1, Ordering::Relaxed);
         decide::uncount(head, &mut agent.placed);
         // Where it lives elsewhere by now, that link knows more.
         let was_here = self.registry.remove(agent.uid(), owner);
@@ -512,14 +535,14 @@ impl Server {
     }
 
     fn has_contests(&self) -> bool {
-        self.contests.load(std::sync::atomic::Ordering::Acquire)
+        self.contests.load(Ordering::Acquire)
     }
 
     fn with_duplicates<R>(&self, with: impl FnOnce(&mut Duplicates) -> R) -> R {
         let mut duplicates: MutexGuard<'_, Duplicates> =
             self.duplicates.lock().unwrap_or_else(PoisonError::into_inner);
         let result = with(&mut duplicates);
-        self.contests.store(!duplicates.is_idle(), std::sync::atomic::Ordering::Release);
+        self.contests.store(!duplicates.is_idle(), Ordering::Release);
         result
     }
 }

@@ -171,6 +171,30 @@ fn values_too_long_to_keep_are_refused() {
 }
 
 #[test]
+fn past_the_cap_strangers_are_refused_until_somebody_leaves() {
+    let mut world = World::with(&estate(), Settings { agents_max: 3, ..Settings::default() });
+    let (bridge, link) = (world.link(), world.link());
+    let refused = |reply: &opamp::ServerToAgent| reply.error_response.is_some();
+    assert!(!refused(&world.send(bridge, &described(1, 0, &[]))));
+    assert!(!refused(&world.send(bridge, &described(2, 0, &[]))));
+    assert!(!refused(&world.poll(&described(3, 0, &[]))));
+    let reply = world.send(link, &described(4, 0, &[]));
+    assert!(reply.error_response.unwrap().error_message.contains("3 agents already"));
+    assert!(refused(&world.poll(&described(5, 0, &[]))), "over HTTP too");
+    assert!(!refused(&world.send(bridge, &message(2, 1))), "who is known is served");
+
+    world.send(bridge, &bye(message(2, 2)));
+    assert!(!refused(&world.send(link, &described(4, 1, &[]))), "a farewell makes room");
+    assert!(refused(&world.send(link, &described(5, 0, &[]))));
+    world.close(bridge);
+    assert!(!refused(&world.send(link, &described(5, 1, &[]))), "so does the end of a link");
+    assert!(refused(&world.send(link, &described(6, 0, &[]))));
+    world.now += 91;
+    world.server.handle_timeout(now(world.now), &mut |_| {});
+    assert!(!refused(&world.send(link, &described(6, 1, &[]))), "and that of a silent session");
+}
+
+#[test]
 fn a_cold_restart_asks_no_faster_than_its_budget() {
     let settings = Settings { full_state_per_second: 3, ..Settings::default() };
     let mut world = World::with(&estate(), settings);
