@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::decode::{Fields, Form, shown};
+use super::decode::{Decoder, Fields, Form, shown};
 use super::model::Located;
 use super::names;
 use super::object::Object;
@@ -78,6 +78,23 @@ impl Report {
             let help = "name the file after the object, or the object after the file";
             self.about(object, name.at, fields.path_of("name"), &text, help);
         }
+    }
+
+    /// What Tiers, Services and Rollouts begin with: a name that may be left out, and an owner,
+    /// which is returned.
+    pub(crate) fn name_and_owner(
+        &mut self,
+        object: &Object<'_>,
+        fields: &Fields<'_, '_>,
+        decoder: &mut Decoder,
+    ) -> Located<String> {
+        let name = decoder.string(fields, "name");
+        if !name.value.is_empty() {
+            self.own_name(object, fields, &name);
+        }
+        let owner = decoder.string(fields, "owner");
+        self.require(object, fields, "owner", &owner);
+        owner
     }
 
     /// Ends the load: `value` if there is nothing to report.

@@ -51,12 +51,7 @@ pub(crate) fn read(
 ) -> RolloutDraft {
     let before = report.len();
     let fields = decoder.document(node, &KEYS);
-    let name = decoder.string(&fields, "name");
-    if !name.value.is_empty() {
-        report.own_name(object, &fields, &name);
-    }
-    let owner = decoder.string(&fields, "owner");
-    report.require(object, &fields, "owner", &owner);
+    let owner = report.name_and_owner(object, &fields, decoder);
 
     let mut reader = Reader { object, decoder, report };
     let tier = reader.tier(&fields);

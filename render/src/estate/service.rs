@@ -28,12 +28,7 @@ pub(crate) fn read(
 ) -> ServiceDraft {
     let before = report.len();
     let fields = decoder.document(node, &["name", "owner", "class", "paths"]);
-    let name = decoder.string(&fields, "name");
-    if !name.value.is_empty() {
-        report.own_name(object, &fields, &name);
-    }
-    let owner = decoder.string(&fields, "owner");
-    report.require(object, &fields, "owner", &owner);
+    let owner = report.name_and_owner(object, &fields, decoder);
     let class = decoder.string(&fields, "class");
     report.require(object, &fields, "class", &class);
 
