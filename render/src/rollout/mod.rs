@@ -1,3 +1,7 @@
-//! Rollouts as they are judged: who is in a Cohort.
+//! Rollouts as they are judged: who is in a Cohort, what is known of its members, what that comes
+//! to, and what is proposed.
 
 pub mod cohort;
+pub mod evidence;
+pub mod report;
+pub mod verdict;
