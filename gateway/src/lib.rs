@@ -4,10 +4,12 @@
 //! resolve to), [`source`] (where a head comes from), [`listen`] (the front door), [`transport`]
 //! (links), [`serve`] (bytes in, replies out), [`push`] and [`drain`] (a new head, the end),
 //! [`admission`], [`tokens`] and [`tls`] (who may connect), [`admin`] (what an operator sees),
-//! [`metrics`] (every name), [`clock`] (the only place that asks for time).
+//! [`aggregate`] (the evidence of Rollouts and what it comes to), [`metrics`] (every name),
+//! [`clock`] (the only place that asks for time).
 
 pub mod admin;
 pub mod admission;
+pub mod aggregate;
 pub mod cli;
 pub mod clock;
 pub mod config;

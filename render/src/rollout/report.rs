@@ -44,6 +44,9 @@ pub struct RolloutReport {
     pub halted: Vec<HaltedMember>,
     /// Who reports.
     pub replicas: Vec<ReplicaLine>,
+    /// What a reader must know about the evidence itself, a sentence each: a store that was lost,
+    /// or cannot be written.
+    pub notices: Vec<String>,
     /// The proposal, once there is one.
     pub proposal: Option<ProposalState>,
 }
