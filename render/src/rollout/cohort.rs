@@ -157,10 +157,15 @@ impl Cohorts {
         })
     }
 
+    /// The hash of a collector; `None` when it lacks a hash attribute.
+    pub fn hash(&self, slots: &Slots<'_>) -> Option<u64> {
+        let attributes = self.hash_attributes.iter();
+        hash(self.seed, attributes.map(|(symbol, name)| (&**name, slots.get(*symbol))))
+    }
+
     /// The bucket of a collector; `None` when it lacks a hash attribute.
     pub fn bucket(&self, slots: &Slots<'_>) -> Option<u32> {
-        let attributes = self.hash_attributes.iter();
-        hash(self.seed, attributes.map(|(symbol, name)| (&**name, slots.get(*symbol)))).map(bucket)
+        self.hash(slots).map(bucket)
     }
 }
 

@@ -3,5 +3,10 @@
 
 pub mod cohort;
 pub mod evidence;
+pub mod explain;
+pub mod plan;
 pub mod report;
 pub mod verdict;
+
+#[cfg(test)]
+mod tests;
