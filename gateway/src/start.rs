@@ -11,8 +11,10 @@ use render::snapshot::Snapshot;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::net::TcpListener;
 
+use crate::admin::events::Streams;
 use crate::admin::tokens::AdminTokens;
 use crate::admin::{self, Admin};
+use crate::aggregate::{self, Aggregator};
 use crate::cli::serve::{LogFormat, ServeArgs};
 use crate::clock::Clock;
 use crate::config::{Place, ServeConfig};
@@ -73,6 +75,7 @@ struct Prepared {
     metrics: &'static Metrics,
     status: Arc<Status>,
     server: Arc<Server>,
+    aggregator: Arc<Aggregator>,
     credentials: Arc<Credentials>,
     admin_tokens: Arc<ArcSwap<AdminTokens>>,
     tls: Option<Arc<Tls>>,
@@ -129,6 +132,7 @@ fn run(mut config: ServeConfig) -> anyhow::Result<()> {
         metrics,
         status,
         server,
+        aggregator: Aggregator::in_memory(aggregate::Settings::default(), metrics, clock.now()),
         credentials: Arc::new(credentials),
         admin_tokens: Arc::new(ArcSwap::from_pointee(admin_tokens)),
         tls,
@@ -221,11 +225,12 @@ async fn listen_and_serve(prepared: Prepared, poller: HeadPoller) -> anyhow::Res
         metrics,
         clock: *clock,
     }));
-    let phase = Arc::clone(&front);
     let admin = Arc::new(Admin {
         server: Arc::clone(server),
         links,
-        phase: Box::new(move || phase.phase()),
+        drain: front.drain.clone(),
+        aggregator: Arc::clone(&prepared.aggregator),
+        streams: Streams::default(),
         status: Arc::clone(&prepared.status),
         tokens: Arc::clone(&prepared.admin_tokens),
         hosts: config.admin.hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),

@@ -9,7 +9,7 @@ use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
-use render::snapshot::{CompiledRollout, Offer, TierEntry};
+use render::snapshot::{Offer, TierEntry};
 use serde::{Deserialize, Serialize};
 
 use super::Admin;
@@ -24,7 +24,7 @@ pub const PAGE_MAX: usize = 10_000;
 const PAGE_DEFAULT: usize = 100;
 
 /// What an answer looks like when there is nothing to answer.
-type Refused = (StatusCode, Json<Problem>);
+pub(super) type Refused = (StatusCode, Json<Problem>);
 
 /// The body of a refusal.
 #[derive(Debug, Serialize)]
@@ -199,7 +199,7 @@ fn tier_row(head: &Head, tier: &TierEntry, count: Option<&TierCount>) -> TierRow
     }
 }
 
-fn cells(count: &TierCount) -> Vec<CellRow> {
+pub(super) fn cells(count: &TierCount) -> Vec<CellRow> {
     count
         .cells()
         .filter(|(_, _, count)| *count > 0)
@@ -209,82 +209,6 @@ fn cells(count: &TierCount) -> Vec<CellRow> {
             count,
         })
         .collect()
-}
-
-/// A stage, as authored.
-#[derive(Debug, Serialize)]
-pub struct StageRow {
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    r#match: BTreeMap<String, String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    hosts: Option<HostsRow>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    percent: Option<u32>,
-    soak_seconds: u64,
-}
-
-/// Hosts of a stage; how many, as there may be thousands.
-#[derive(Debug, Serialize)]
-pub struct HostsRow {
-    attribute: String,
-    values: usize,
-}
-
-/// A Rollout and where its Tier's collectors stand.
-#[derive(Debug, Serialize)]
-pub struct RolloutRow {
-    id: Box<str>,
-    tier: Box<str>,
-    owner: Box<str>,
-    from: Box<str>,
-    to: Box<str>,
-    stage: u32,
-    stages: Vec<StageRow>,
-    hold: bool,
-    cells: Vec<CellRow>,
-}
-
-/// `/api/v1/rollouts`: in byte order of their ids; `cursor` is the last id of the page before.
-pub async fn rollouts(
-    State(admin): State<Arc<Admin>>,
-    query: Result<Query<PageQuery>, QueryRejection>,
-) -> Result<Json<Rows<RolloutRow>>, Refused> {
-    let query = page(query)?;
-    let head = admin.server.head();
-    let counts = admin.server.tiers();
-    let by_id: BTreeMap<&str, &TierCount> =
-        counts.iter().filter_map(|count| Some((count.tier.as_deref()?, count))).collect();
-    let rows = page_of(
-        &head.snapshot.rollouts,
-        |compiled| &compiled.rollout.id,
-        &query,
-        |rollout| rollout_row(rollout, by_id.get(&*rollout.rollout.tier).copied()),
-    );
-    Ok(Json(rows))
-}
-
-fn rollout_row(compiled: &CompiledRollout, count: Option<&TierCount>) -> RolloutRow {
-    let rollout = &compiled.rollout;
-    let stages = rollout.stages.iter().map(|stage| StageRow {
-        r#match: stage.cohort.matches.clone(),
-        hosts: stage.cohort.hosts.as_ref().map(|hosts| HostsRow {
-            attribute: hosts.attribute.clone(),
-            values: hosts.values.len(),
-        }),
-        percent: Some(stage.cohort.percent).filter(|percent| *percent > 0),
-        soak_seconds: stage.soak.as_secs(),
-    });
-    RolloutRow {
-        id: rollout.id.clone(),
-        tier: rollout.tier.clone(),
-        owner: rollout.owner.clone(),
-        from: rollout.from.clone(),
-        to: rollout.to.clone(),
-        stage: rollout.stage,
-        stages: stages.collect(),
-        hold: rollout.hold,
-        cells: count.map(cells).unwrap_or_default(),
-    }
 }
 
 /// One collector as its session remembers it.
@@ -351,7 +275,7 @@ pub async fn collectors(
     }))
 }
 
-fn page(query: Result<Query<PageQuery>, QueryRejection>) -> Result<PageQuery, Refused> {
+pub(super) fn page(query: Result<Query<PageQuery>, QueryRejection>) -> Result<PageQuery, Refused> {
     let Query(query) = query.map_err(|rejection| refuse(&rejection.body_text()))?;
     if query.limit == Some(0) {
         return Err(refuse(&"limit must be at least 1"));
@@ -359,12 +283,12 @@ fn page(query: Result<Query<PageQuery>, QueryRejection>) -> Result<PageQuery, Re
     Ok(query)
 }
 
-fn refuse(why: &dyn Display) -> Refused {
+pub(super) fn refuse(why: &dyn Display) -> Refused {
     (StatusCode::BAD_REQUEST, Json(Problem { error: why.to_string() }))
 }
 
 /// The page of `sorted` after the id that the cursor names.
-fn page_of<T, R>(
+pub(super) fn page_of<T, R>(
     sorted: &[T],
     id: impl Fn(&T) -> &str,
     query: &PageQuery,

@@ -33,7 +33,7 @@ pub struct Readiness {
 
 /// 200 while in service, 503 on the way out. A gateway that has no head does not listen at all.
 pub async fn readyz(State(admin): State<Arc<Admin>>) -> (StatusCode, Json<Readiness>) {
-    let phase = (admin.phase)();
+    let phase = admin.drain.phase();
     let ready = phase == Phase::Serving;
     let status = if ready { StatusCode::OK } else { StatusCode::SERVICE_UNAVAILABLE };
     let body = Readiness {

@@ -1,7 +1,8 @@
 //! The operator's listener: health, metrics, API (serving.md decisions 1 and 15).
 //!
-//! [`guard`] decides who may ask; [`health`], [`scrape`] and [`api`] answer. It has limits of its
-//! own and shares none with collectors, so that it answers while they storm.
+//! [`guard`] decides who may ask; [`health`], [`scrape`], [`api`], [`rollouts`] and [`events`]
+//! answer; [`stall`] drops who does not read. It has limits of its own and shares none with
+//! collectors, so that it answers while they storm.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,18 +19,24 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
+use crate::aggregate::Aggregator;
 use crate::clock::Clock;
-use crate::drain::Phase;
+use crate::drain::Drain;
 use crate::metrics::Metrics;
 use crate::serve::{Pages, Server};
 use crate::source::status::Status;
 
 pub mod api;
+pub mod events;
 pub mod guard;
 pub mod health;
+pub mod rollouts;
 pub mod scrape;
+pub mod stall;
 pub mod tokens;
 
+use events::Streams;
+use stall::{Impatient, WRITE_MAX};
 use tokens::AdminTokens;
 
 /// Connections at one time; further ones wait in the kernel's queue.
@@ -52,7 +59,11 @@ pub struct Admin {
     /// The links that `server` pages through.
     pub links: Arc<dyn Pages + Send + Sync>,
     /// Where the replica stands on its way out.
-    pub phase: Box<dyn Fn() -> Phase + Send + Sync>,
+    pub drain: Drain,
+    /// What is known of each Rollout.
+    pub aggregator: Arc<Aggregator>,
+    /// Who watches Rollouts.
+    pub streams: Streams,
     /// What the looks at the source came to.
     pub status: Arc<Status>,
     /// Who may ask; swapped when the file changes.
@@ -74,7 +85,12 @@ pub fn router(admin: Arc<Admin>) -> Router {
         .route("/metrics", get(scrape::metrics))
         .route("/api/v1/head", get(api::head))
         .route("/api/v1/tiers", get(api::tiers))
-        .route("/api/v1/rollouts", get(api::rollouts))
+        .route("/api/v1/rollouts", get(rollouts::list))
+        .route("/api/v1/rollouts/{team}/{name}", get(rollouts::report))
+        .route("/api/v1/rollouts/{team}/{name}/events", get(events::one))
+        .route("/api/v1/rollouts/{team}/{name}/plan", get(rollouts::plan))
+        .route("/api/v1/events", get(events::all))
+        .route("/api/v1/explain", get(rollouts::explain))
         .route("/api/v1/collectors", get(api::collectors))
         .layer(middleware::from_fn(harden))
         .layer(middleware::from_fn_with_state(Arc::clone(&admin), guard::guard))
@@ -102,7 +118,7 @@ pub async fn run(admin: Arc<Admin>, listener: TcpListener) {
                 .timer(TokioTimer::new())
                 .header_read_timeout(IDLE_MAX)
                 .max_buf_size(HEAD_BYTES_MAX)
-                .serve_connection(TokioIo::new(stream), service)
+                .serve_connection(TokioIo::new(Impatient::new(stream, WRITE_MAX)), service)
                 .await;
             if let Err(error) = served {
                 tracing::debug!(%error, "a connection of an operator ended early");
@@ -121,7 +137,10 @@ async fn index(State(admin): State<Arc<Admin>>) -> String {
          /metrics             Prometheus\n\
          /api/v1/head         what is served, and the source it comes from\n\
          /api/v1/tiers        Tiers, their artefacts and their collectors\n\
-         /api/v1/rollouts     Rollouts and where their members stand\n\
+         /api/v1/rollouts     Rollouts, their verdicts, and where their members stand\n\
+         /api/v1/rollouts/TEAM/NAME  one of them: report; below it /events, /plan\n\
+         /api/v1/events       every Rollout as it changes (server-sent events)\n\
+         /api/v1/explain      where attributes lead, and why (?service.name=...&host.name=...)\n\
          /api/v1/collectors   who is connected, page by page (?limit=N&cursor=C)\n",
         env!("CARGO_PKG_VERSION"),
         admin.status.place(),
