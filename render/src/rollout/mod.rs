@@ -5,6 +5,7 @@ pub mod cohort;
 pub mod evidence;
 pub mod explain;
 pub mod plan;
+pub mod proposal;
 pub mod report;
 pub mod verdict;
 

@@ -1,5 +1,6 @@
 //! YAML with its positions: a tree of nodes that remembers how each scalar was written.
 
+pub mod edit;
 mod emit;
 mod meaning;
 mod parse;
