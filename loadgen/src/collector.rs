@@ -1,16 +1,19 @@
 //! One simulated collector: the [`Agent`] that believes the server, and the [`Ledger`] that does
 //! not. Bytes and times in, bytes and times out; links drive it.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use prost::Message;
 use proto::frame::strip_header;
 use proto::opamp as wire;
 
-use crate::agent::{Agent, Habits, Sent};
+use crate::agent::{Agent, Gone, Habits, Sent};
 use crate::clock::Micros;
+use crate::faults::{Profile, Runs};
 use crate::heads::{Head, Heads};
 use crate::ledger::{Ledger, Noted};
-use crate::model::short;
+use crate::model::{Arm, short};
 use crate::plan::Plan;
 
 /// What all collectors of a run share.
@@ -31,6 +34,7 @@ pub struct Collector {
     agent: Agent,
     ledger: Ledger,
     answered: bool,
+    runs: Option<Runs>,
 }
 
 /// What a settled collector without remote configuration publishes in place of a content.
@@ -45,11 +49,67 @@ impl Collector {
             agent: Agent::new(unix_ms, report_only, rng),
             ledger: Ledger::new(index, !report_only),
             answered: false,
+            runs: None,
         }
+    }
+
+    /// Behaves like that.
+    pub fn with_profile(mut self, profile: Arc<Profile>) -> Self {
+        self.runs = profile.runs;
+        self.agent = self.agent.with_profile(profile);
+        self
+    }
+
+    /// The same collector as another process: a new uid, nothing remembered.
+    pub fn handle_restarted(&mut self, unix_ms: u64) {
+        self.agent = self.agent.restarted(unix_ms);
+        self.ledger.handle_restarted();
+        self.answered = false;
+    }
+
+    /// Which artefact it runs from now on, if it takes none.
+    pub fn set_runs(&mut self, runs: Option<Runs>, world: World<'_>) {
+        self.runs = runs;
+        self.report_foreign(world);
+    }
+
+    /// How it has gone, once nothing is owed to it.
+    pub fn gone(&self) -> Option<Gone> {
+        self.agent.gone().filter(|_| self.ledger.owed_since().is_none())
+    }
+
+    /// How it is going to go, or has gone.
+    pub fn going(&self) -> Option<Gone> {
+        self.agent.gone()
+    }
+
+    /// It is heard again.
+    pub fn come_back(&mut self) {
+        self.agent.come_back();
+    }
+
+    /// How many contents FAILED on it, as far as the server has acknowledged it.
+    pub fn failures(&self) -> usize {
+        self.ledger.failed()
+    }
+
+    fn report_foreign(&mut self, world: World<'_>) {
+        let Some(runs) = self.runs.filter(|_| world.plan.is_report_only(self.index)) else {
+            return;
+        };
+        let (_, head) = world.heads.latest();
+        let base = head.base(self.index);
+        let body = match runs {
+            Runs::Base => base.bytes.clone(),
+            Runs::Candidate => head.candidate(self.index).unwrap_or(base).bytes.clone(),
+            Runs::Other => return,
+        };
+        self.agent.run_foreign(body);
     }
 
     /// A link is up.
     pub fn handle_connected(&mut self, world: World<'_>) {
+        self.report_foreign(world);
         self.agent.handle_connected(world.habits);
         self.ledger.handle_connected();
     }
@@ -99,7 +159,11 @@ impl Collector {
         };
         self.answered = true;
         let noted = self.ledger.handle_message(now, self.agent.uid(), &message, bytes, world.heads);
-        self.agent.handle_message(now, &message, world.habits);
+        let arm = message
+            .remote_config
+            .as_ref()
+            .map_or(Arm::Unmatched, |offer| world.heads.arm_of(self.index, &offer.config_hash));
+        self.agent.handle_message(now, &message, arm, world.habits);
         self.share(&noted);
         noted
     }
@@ -144,6 +208,11 @@ impl Collector {
         let (sent, bytes) =
             self.agent.poll_transmit(now, world.habits, || plan.attributes(index))?;
         self.ledger.handle_sent(now, sent);
+        if matches!(sent, Sent::Full | Sent::Delta)
+            && let Some(hash) = self.agent.failed()
+        {
+            self.ledger.handle_failed(short(hash));
+        }
         Some((sent, bytes))
     }
 

@@ -14,13 +14,15 @@ use tokio::time::sleep;
 use crate::clock::{Clock, Micros, micros};
 use crate::config::{Config, RunError};
 use crate::endpoint::Endpoint;
+use crate::faults::Profile;
 use crate::heads::{Epoch, Head, Heads};
 use crate::host;
 use crate::ledger::Closed;
 use crate::link;
+use crate::model::Model;
 use crate::plan::{Plan, describe};
 use crate::report::{Ending, Marks, Report};
-use crate::shared::Shared;
+use crate::shared::{Order, Shared};
 use crate::watch::{LOOK, Seen, Watcher, look_elsewhere};
 
 /// How often a run looks whether its collectors have settled.
@@ -171,6 +173,41 @@ impl Running {
         Viewer(Arc::clone(&self.shared))
     }
 
+    /// Starts collectors whose world somebody else keeps: heads come from [`Running::push_head`].
+    pub(crate) async fn start_given(config: Config, given: Given) -> Result<Self, RunError> {
+        config.check()?;
+        let endpoint = Endpoint::resolve(&config.endpoint, config.transport, config.source)
+            .await
+            .map_err(|text| RunError::Usage(format!("the gateway's address: {text}")))?;
+        let clock = Clock::start();
+        let head = Head::new(given.model, clock.now(), &given.plan, None);
+        let heads = Heads::new(head, micros(config.head_window));
+        let shared =
+            Shared::new(clock, given.plan, heads, endpoint, config.gzip, config.reply_timeout)
+                .with_orders(given.profiles, given.orders);
+        let shared = Arc::new(shared);
+        let (stop, stopped) = watch::channel(false);
+        let mut helpers = JoinSet::new();
+        let turning = Arc::clone(&shared);
+        helpers.spawn(async move { turning.wheel.turn(clock).await });
+        let scheduler = tokio::spawn(schedule(Arc::clone(&shared), config.connect_rate, stopped));
+        let marks = Marks::begin(clock.now());
+        let watched = Arc::default();
+        Ok(Self { config, shared, stop, scheduler, helpers, watched, marks })
+    }
+
+    /// The estate has changed; false when it has changed too often.
+    pub(crate) fn push_head(&self, model: Model) -> bool {
+        let (_, before) = self.shared.heads.latest();
+        let now = self.shared.clock.now();
+        self.shared.heads.push(Head::new(model, now, &self.shared.plan, Some(&before)))
+    }
+
+    /// What the collectors share.
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// Notes that the run is ended before its time, which is never all right.
     pub fn interrupt(&mut self) {
         self.marks.complain("interrupted".to_owned());
@@ -242,29 +279,10 @@ impl Running {
         sleep(2 * LOOK + POLL).await;
         let ended = self.shared.clock.now();
         self.marks.end(ended);
-        self.stop.send_replace(true);
-        let patience = self.config.reply_timeout + FAREWELL;
-        let mut closed: Vec<Closed> = Vec::new();
-        match self.scheduler.await {
-            Ok(mut tasks) => {
-                let collect = async {
-                    while let Some(task) = tasks.join_next().await {
-                        match task {
-                            Ok(books) => closed.push(books),
-                            Err(error) => {
-                                self.marks.complain(format!("a collector's task died: {error}"));
-                            }
-                        }
-                    }
-                };
-                if tokio::time::timeout(patience, collect).await.is_err() {
-                    self.marks.complain("some collectors did not come to an end".to_owned());
-                }
-                tasks.shutdown().await;
-            }
-            Err(error) => self.marks.complain(format!("the scheduler died: {error}")),
+        let (closed, complaints) = self.close_books().await;
+        for complaint in complaints {
+            self.marks.complain(complaint);
         }
-        self.helpers.shutdown().await;
         if self.watched.too_many.load(Ordering::Relaxed) {
             self.marks.complain(format!(
                 "the estate changed more than {} times: later offers could not be judged",
@@ -281,6 +299,48 @@ impl Running {
             heads_refused: refused,
             last_refusal,
         })
+    }
+}
+
+/// A world that somebody else keeps.
+pub(crate) struct Given {
+    /// The head to begin with.
+    pub(crate) model: Model,
+    /// Who the collectors are.
+    pub(crate) plan: Plan,
+    /// How each behaves.
+    pub(crate) profiles: Vec<Arc<Profile>>,
+    /// What each is told to begin with.
+    pub(crate) orders: Vec<Order>,
+}
+
+impl Running {
+    /// All leave. The books of those who came to an end, and what is to be complained of.
+    pub(crate) async fn close_books(&mut self) -> (Vec<Closed>, Vec<String>) {
+        self.stop.send_replace(true);
+        let patience = self.config.reply_timeout + FAREWELL;
+        let (mut closed, mut complaints) = (Vec::new(), Vec::new());
+        match (&mut self.scheduler).await {
+            Ok(mut tasks) => {
+                let collect = async {
+                    while let Some(task) = tasks.join_next().await {
+                        match task {
+                            Ok(books) => closed.push(books),
+                            Err(error) => {
+                                complaints.push(format!("a collector's task died: {error}"));
+                            }
+                        }
+                    }
+                };
+                if tokio::time::timeout(patience, collect).await.is_err() {
+                    complaints.push("some collectors did not come to an end".to_owned());
+                }
+                tasks.shutdown().await;
+            }
+            Err(error) => complaints.push(format!("the scheduler died: {error}")),
+        }
+        self.helpers.shutdown().await;
+        (closed, complaints)
     }
 }
 

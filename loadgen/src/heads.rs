@@ -4,7 +4,10 @@
 //! one. An offer that arrives at `t` is right when some head in force at a moment of
 //! `[t - window, t + window]` leads its collector to exactly these bytes: a gateway may read a
 //! change a little before or a little after loadgen does.
+//!
+//! Brakes are kept here as well: what a gateway reports of them, and since when.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use crate::clock::Micros;
@@ -56,6 +59,16 @@ impl Head {
     pub fn arm(&self, index: u32) -> Arm {
         self.model.arm(self.place(index))
     }
+
+    /// The artefact of its Tier, whatever a Rollout says.
+    pub fn base(&self, index: u32) -> &Arc<Artefact> {
+        self.model.base(self.place(index))
+    }
+
+    /// The candidate on its Tier, whether or not it is meant for this collector.
+    pub fn candidate(&self, index: u32) -> Option<&Arc<Artefact>> {
+        self.model.candidate(self.place(index))
+    }
 }
 
 /// All heads of a run, oldest first. Readers take what they need and hold no lock.
@@ -63,12 +76,50 @@ impl Head {
 pub struct Heads {
     list: RwLock<Vec<Arc<Head>>>,
     window: Micros,
+    /// By the candidate's content; `None` where the brake has been taken off again.
+    brakes: RwLock<BTreeMap<u64, Option<Micros>>>,
 }
 
 impl Heads {
     /// Starts with the head that was found first. `window` as in the module's text.
     pub fn new(first: Head, window: Micros) -> Self {
-        Self { list: RwLock::new(vec![Arc::new(first)]), window }
+        Self { list: RwLock::new(vec![Arc::new(first)]), window, brakes: RwLock::default() }
+    }
+
+    /// The gateway says that this candidate is braked, or no longer is.
+    pub fn set_brake(&self, candidate: u64, braked: bool, now: Micros) {
+        let mut brakes = self.brakes.write().unwrap_or_else(PoisonError::into_inner);
+        match (brakes.get_mut(&candidate), braked) {
+            (Some(since), true) => *since = since.or(Some(now)),
+            (Some(since), false) => *since = None,
+            (None, true) => drop(brakes.insert(candidate, Some(now))),
+            (None, false) => {}
+        }
+    }
+
+    /// Whether this candidate was braked at some time, so that a member may be told the base.
+    pub fn was_braked(&self, candidate: u64) -> bool {
+        self.brakes.read().unwrap_or_else(PoisonError::into_inner).contains_key(&candidate)
+    }
+
+    /// Since when the gateway has said that this candidate is braked.
+    pub fn braked_since(&self, candidate: u64) -> Option<Micros> {
+        let brakes = self.brakes.read().unwrap_or_else(PoisonError::into_inner);
+        brakes.get(&candidate).copied().flatten()
+    }
+
+    /// Of which arm an offer of that hash is to this collector, by the newest head that knows it;
+    /// Unmatched where none does.
+    pub fn arm_of(&self, index: u32, hash: &[u8]) -> Arm {
+        let list = self.read();
+        let arm = |head: &Arc<Head>| match head.candidate(index) {
+            _ if head.arm(index) != Arm::Unmatched && head.base(index).hash == hash => {
+                Some(Arm::Base)
+            }
+            Some(candidate) if candidate.hash == hash => Some(Arm::Candidate),
+            _ => None,
+        };
+        list.iter().rev().find_map(arm).unwrap_or(Arm::Unmatched)
     }
 
     /// How long before and after an offer a head may have been in force to explain it.

@@ -21,8 +21,8 @@ use proto::opamp as wire;
 
 use crate::agent::Sent;
 use crate::clock::Micros;
-use crate::heads::{Epoch, Heads};
-use crate::model::Artefact;
+use crate::heads::{Epoch, Head, Heads};
+use crate::model::{Arm, Artefact};
 use offer::{explain, shape};
 
 /// Offers that no head explains yet and that wait for a head to be seen; one more is wrong at once.
@@ -34,6 +34,9 @@ const OVERTAKEN_MAX: Micros = 10_000_000;
 /// A server may ping a link that has been silent for 45 s (serving.md, decision 2); a second less,
 /// for two clocks that tick apart.
 const PING_AFTER: Micros = 44_000_000;
+/// From our first sight of a brake to the last moment at which a candidate that was on its way may
+/// still come.
+const BRAKE_LATE: Micros = 3_000_000;
 
 /// What went wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
@@ -65,6 +68,10 @@ pub enum Wrong {
     Unanswered,
     /// A status that HTTP knows for trouble.
     HttpStatus,
+    /// A candidate that FAILED on this collector, which the server had acknowledged.
+    OfferedAgain,
+    /// A candidate, though the server had said for some time that it is braked.
+    Braked,
 }
 
 /// One explanation.
@@ -152,6 +159,11 @@ pub struct Ledger {
     sent_at: Micros,
     goodbye: Goodbye,
     full_state_due: bool,
+    /// Contents of which FAILED was told, and not yet acknowledged.
+    failing: Vec<u64>,
+    /// Contents of which FAILED was told and acknowledged.
+    failed: Vec<u64>,
+    candidate_offers: u32,
     sums: Sums,
     beyond_by_epoch: Vec<(Epoch, u64)>,
     wrongs: Vec<(Wrong, u32)>,
@@ -171,6 +183,8 @@ pub struct Closed {
     pub deliveries: Vec<Delivery>,
     /// The content of the last right offer.
     pub held: Option<u64>,
+    /// Offers of a Rollout's candidate, right or not.
+    pub candidate_offers: u32,
     /// Bytes beyond acks by the head in force when they came.
     pub beyond_by_epoch: Vec<(Epoch, u64)>,
     /// How often what went wrong.
@@ -194,6 +208,9 @@ impl Ledger {
             sent_at: 0,
             goodbye: Goodbye::Unsaid,
             full_state_due: false,
+            failing: Vec::new(),
+            failed: Vec::new(),
+            candidate_offers: 0,
             sums: Sums::default(),
             beyond_by_epoch: Vec::new(),
             wrongs: Vec::new(),
@@ -219,9 +236,32 @@ impl Ledger {
         self.owed.push_back(now);
     }
 
-    /// A new link: what the last one owed is forgiven.
+    /// The message that went out says that this content FAILED.
+    pub fn handle_failed(&mut self, content: u64) {
+        if !self.failing.contains(&content) && !self.failed.contains(&content) {
+            self.failing.push(content);
+        }
+    }
+
+    /// A new process under the same attributes: it holds nothing. What FAILED is remembered, as the
+    /// server must.
+    pub fn handle_restarted(&mut self) {
+        self.handle_connected();
+        self.held = None;
+        self.waiting.clear();
+        self.full_state_due = false;
+    }
+
+    /// Contents that FAILED, as far as the server has acknowledged it.
+    pub fn failed(&self) -> usize {
+        self.failed.len()
+    }
+
+    /// A new link: what the last one owed is forgiven, and a FAILED that it did not acknowledge is
+    /// none.
     pub fn handle_connected(&mut self) {
         self.owed.clear();
+        self.failing.clear();
         self.answered_on_link = false;
         self.maybe_pushes.clear();
     }
@@ -342,6 +382,7 @@ impl Ledger {
             sums: self.sums,
             deliveries: self.deliveries,
             held: self.held.map(|held| held.artefact.short),
+            candidate_offers: self.candidate_offers,
             beyond_by_epoch: self.beyond_by_epoch,
             wrongs: self.wrongs,
             findings: self.findings,
@@ -356,6 +397,9 @@ impl Ledger {
                 self.maybe_pushes.push(now);
             }
             self.answered_on_link = true;
+            if self.owed.is_empty() {
+                self.failed.append(&mut self.failing);
+            }
             return true;
         }
         if is_offer {
@@ -452,6 +496,9 @@ impl Ledger {
             });
             return;
         }
+        if heads.arm_of(self.index, &offer.config_hash) == Arm::Candidate {
+            self.candidate_offers += 1;
+        }
         match shape(offer) {
             Ok(body) => {
                 let waiting =
@@ -475,10 +522,12 @@ impl Ledger {
     /// Compares an offer with what the heads around its arrival lead to.
     fn judge(&mut self, now: Micros, offer: Waiting, heads: &Heads, noted: &mut Noted) {
         let index = self.index;
-        let explained = heads.explain(offer.at, |head| {
-            let expected = head.expected(index);
-            expected.hash == offer.hash && expected.bytes == offer.body
-        });
+        let is = |artefact: &Artefact| artefact.hash == offer.hash && artefact.bytes == offer.body;
+        let mut explained = heads.explain(offer.at, |head| is(head.expected(index)));
+        if explained.is_none() {
+            explained = heads
+                .explain(offer.at, |head| is(head.base(index)) && self.may_be_kept(head, heads));
+        }
         let Some((epoch, head)) = explained else {
             let deadline = offer.at.saturating_add(heads.window());
             if now < deadline && self.waiting.len() < WAITING_MAX {
@@ -493,7 +542,9 @@ impl Ledger {
         if self.goodbye != Goodbye::Unsaid {
             return; // right, but too late for anybody to apply it
         }
-        let artefact = head.expected(index);
+        let expected = head.expected(index);
+        let artefact = if is(expected) { expected } else { head.base(index) };
+        self.check_candidate(&offer, &head, artefact, heads, noted);
         if let Some(held) = &self.held {
             let (held_epoch, held_short) = (held.epoch, held.artefact.short);
             if held_short == artefact.short {
@@ -517,6 +568,42 @@ impl Ledger {
         self.deliveries.push(delivery);
         self.held = Some(Held { epoch, artefact: Arc::clone(artefact) });
         noted.right = Some((delivery, Arc::clone(artefact)));
+    }
+
+    /// Whether a member of a Cohort may be told the base: the candidate FAILED on it, or is braked.
+    fn may_be_kept(&self, head: &Head, heads: &Heads) -> bool {
+        let Some(candidate) = head.candidate(self.index) else { return false };
+        let failed = self.failed.contains(&candidate.short);
+        failed || self.failing.contains(&candidate.short) || heads.was_braked(candidate.short)
+    }
+
+    /// A candidate must not come again after FAILED, nor to anybody once it is braked.
+    fn check_candidate(
+        &mut self,
+        offer: &Waiting,
+        head: &Head,
+        artefact: &Artefact,
+        heads: &Heads,
+        noted: &mut Noted,
+    ) {
+        if head.arm(self.index) != Arm::Candidate
+            || head.candidate(self.index).is_none_or(|held| held.short != artefact.short)
+        {
+            return;
+        }
+        if self.failed.contains(&artefact.short) {
+            let path = artefact.path.clone();
+            self.wrong(noted, Wrong::OfferedAgain, offer.at, || {
+                format!("{path} again, which FAILED on this collector")
+            });
+        }
+        let late = heads.braked_since(artefact.short).map(|since| offer.at.saturating_sub(since));
+        if let Some(late) = late.filter(|late| *late > BRAKE_LATE) {
+            let path = artefact.path.clone();
+            self.wrong(noted, Wrong::Braked, offer.at, || {
+                format!("{path}, {} ms after its brake was reported", late / 1_000)
+            });
+        }
     }
 
     fn receive(&mut self, bytes: usize) {

@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
+use tokio::sync::watch;
 
 use crate::agent::Habits;
 use crate::clock::{Clock, Micros};
 use crate::collector::World;
 use crate::endpoint::Endpoint;
+use crate::faults::{Profile, Runs, Vanishing};
 use crate::heads::Heads;
 use crate::plan::Plan;
 use crate::wheel::Wheel;
@@ -27,7 +29,12 @@ pub(crate) struct Shared {
     pub(crate) habits: Habits,
     pub(crate) heads: Heads,
     pub(crate) wheel: Wheel,
-    pub(crate) endpoint: Endpoint,
+    /// Where collectors connect: number `n` of them to number `n` modulo their count. Never empty.
+    endpoints: RwLock<Vec<Arc<Endpoint>>>,
+    /// By collector; empty where all behave well.
+    pub(crate) profiles: Vec<Arc<Profile>>,
+    /// By collector; empty where nobody gives orders.
+    orders: Vec<watch::Sender<Order>>,
     pub(crate) gzip: bool,
     pub(crate) reply_timeout: Duration,
     /// By collector: what it has settled on, 0 for nothing yet.
@@ -35,6 +42,21 @@ pub(crate) struct Shared {
     pub(crate) live: Live,
     timings: Mutex<Timings>,
     errors: Mutex<BTreeMap<String, u64>>,
+}
+
+/// What a collector is told from outside while a run goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Order {
+    /// It does not run yet.
+    pub(crate) absent: bool,
+    /// Cut off, in that way.
+    pub(crate) down: Option<Vanishing>,
+    /// How often it was told to come back if it had gone by itself.
+    pub(crate) returns: u32,
+    /// How often it was started anew.
+    pub(crate) restarts: u32,
+    /// What it runs, if that was changed.
+    pub(crate) runs: Option<Runs>,
 }
 
 /// Counters that are read while the run goes on.
@@ -51,6 +73,8 @@ pub(crate) struct Live {
     pub(crate) offers: AtomicU64,
     pub(crate) wrong: AtomicU64,
     pub(crate) messages: AtomicU64,
+    /// FAILED reports that the server has acknowledged, each content of each collector once.
+    pub(crate) failures: AtomicU64,
 }
 
 /// Distributions, in microseconds.
@@ -84,7 +108,9 @@ impl Shared {
             habits: Habits::new(plan.behaviour()),
             heads,
             wheel: Wheel::default(),
-            endpoint,
+            endpoints: RwLock::new(vec![Arc::new(endpoint)]),
+            profiles: Vec::new(),
+            orders: Vec::new(),
             gzip,
             reply_timeout,
             settled: (0..plan.len()).map(|_| AtomicU64::new(0)).collect(),
@@ -93,6 +119,45 @@ impl Shared {
             timings: Mutex::new(Timings::new()),
             errors: Mutex::default(),
         }
+    }
+
+    /// With a profile and an order for each collector of the plan.
+    pub(crate) fn with_orders(mut self, profiles: Vec<Arc<Profile>>, orders: Vec<Order>) -> Self {
+        self.profiles = profiles;
+        self.orders = orders.into_iter().map(|order| watch::channel(order).0).collect();
+        self
+    }
+
+    /// Where a collector connects now.
+    pub(crate) fn endpoint(&self, index: u32) -> Arc<Endpoint> {
+        let endpoints = self.endpoints.read().unwrap_or_else(PoisonError::into_inner);
+        let at = usize::try_from(index).unwrap_or_default() % endpoints.len().max(1);
+        Arc::clone(&endpoints[at]) // `new` puts one in and nothing takes one out
+    }
+
+    /// Where collectors connect from now on.
+    pub(crate) fn set_endpoints(&self, endpoints: Vec<Endpoint>) {
+        if !endpoints.is_empty() {
+            *self.endpoints.write().unwrap_or_else(PoisonError::into_inner) =
+                endpoints.into_iter().map(Arc::new).collect();
+        }
+    }
+
+    /// What a collector is told; `None` where nobody gives orders.
+    pub(crate) fn orders(&self, index: u32) -> Option<watch::Receiver<Order>> {
+        let at = usize::try_from(index).ok()?;
+        self.orders.get(at).map(watch::Sender::subscribe)
+    }
+
+    /// Tells a collector something.
+    pub(crate) fn order(&self, index: u32, change: impl FnOnce(&mut Order)) {
+        if let Some(order) = usize::try_from(index).ok().and_then(|at| self.orders.get(at)) {
+            order.send_modify(change);
+        }
+    }
+
+    pub(crate) fn profile(&self, index: u32) -> Option<&Arc<Profile>> {
+        usize::try_from(index).ok().and_then(|at| self.profiles.get(at))
     }
 
     pub(crate) fn world(&self) -> World<'_> {

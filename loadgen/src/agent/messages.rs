@@ -53,9 +53,13 @@ fn describe(attributes: &Attributes) -> wire::AgentDescription {
 
 /// A Supervisor sends one file under the empty name, without a content type (serving.md 3.3).
 fn effective_config(agent: &Agent, habits: &Habits) -> wire::EffectiveConfig {
-    let body = match &agent.running {
-        Running::First | Running::Applying { .. } => habits.first_config.clone(),
-        Running::Applied { body, .. } => body.clone(),
+    let body = match (&agent.foreign, &agent.running) {
+        (Some(body), _) => body.clone(),
+        (None, Running::Applied(applied)) => applied.body.clone(),
+        (None, Running::Applying { before, .. } | Running::Failed { before, .. }) => {
+            before.as_ref().map_or_else(|| habits.first_config.clone(), |held| held.body.clone())
+        }
+        (None, Running::First) => habits.first_config.clone(),
     };
     let file = wire::AgentConfigFile { body, ..wire::AgentConfigFile::default() };
     wire::EffectiveConfig {
@@ -66,21 +70,33 @@ fn effective_config(agent: &Agent, habits: &Habits) -> wire::EffectiveConfig {
 }
 
 fn status(agent: &Agent) -> wire::RemoteConfigStatus {
-    let (hash, status) = match &agent.running {
-        Running::First => (Bytes::new(), wire::RemoteConfigStatuses::Unset),
-        Running::Applying { hash, .. } => (hash.clone(), wire::RemoteConfigStatuses::Applying),
-        Running::Applied { hash, .. } => (hash.clone(), wire::RemoteConfigStatuses::Applied),
+    use wire::RemoteConfigStatuses::{Applied, Applying, Failed, Unset};
+    let (hash, status, error) = match &agent.running {
+        Running::First => match &agent.faults.profile().failed_before {
+            Some(text) => (Bytes::from_static(ANOTHER_HASH), Failed, &**text),
+            None => (Bytes::new(), Unset, ""),
+        },
+        Running::Applying { hash, .. } => (hash.clone(), Applying, ""),
+        Running::Applied(applied) => (applied.hash.clone(), Applied, ""),
+        Running::Failed { hash, text, .. } => (hash.clone(), Failed, &**text),
     };
     wire::RemoteConfigStatus {
         last_remote_config_hash: hash,
         status: status.into(),
-        error_message: String::new(),
+        error_message: error.to_owned(),
     }
 }
 
+/// The hash of a configuration that nobody offers.
+const ANOTHER_HASH: &[u8] = b"0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
+
 /// A Supervisor's first report says unhealthy: its collector does not run yet.
 fn health(agent: &Agent) -> wire::ComponentHealth {
-    let healthy = matches!(agent.running, Running::Applied { .. });
+    let healthy = match &agent.running {
+        Running::Applied(_) => true,
+        Running::Failed { before, .. } => before.is_some(),
+        Running::First | Running::Applying { .. } => false,
+    };
     let nanos = agent.started_unix_ms.saturating_mul(1_000_000);
     wire::ComponentHealth {
         healthy,

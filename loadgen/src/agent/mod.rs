@@ -9,6 +9,7 @@ pub(crate) mod backoff;
 mod messages;
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use proto::capabilities::{AgentCapabilities, SERVER_REPORT_FULL_STATE};
@@ -16,8 +17,8 @@ use proto::ids::InstanceUid;
 use proto::opamp as wire;
 
 use crate::clock::{Micros, micros};
-use crate::faults::{self, Reaction};
-use crate::model::Attributes;
+use crate::faults::{Failure, Faults, Once, Profile, Reaction, Vanishing};
+use crate::model::{Arm, Attributes};
 use crate::plan::{Behaviour, ReconnectReport};
 
 /// What all collectors of a run have in common.
@@ -65,10 +66,45 @@ enum Running {
     /// Nothing was offered yet.
     First,
     /// The offer is being applied until then.
-    Applying { hash: Bytes, body: Bytes, until: Micros },
+    Applying { hash: Bytes, body: Bytes, until: Micros, before: Option<Applied>, end: End },
     /// The offer is applied.
-    Applied { hash: Bytes, body: Bytes },
+    Applied(Applied),
+    /// The offer failed; `before` runs. Back to its status at that time, where that is to happen.
+    Failed { hash: Bytes, text: Arc<str>, before: Option<Applied>, rollback: Option<Micros> },
 }
+
+/// A configuration that runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Applied {
+    hash: Bytes,
+    body: Bytes,
+}
+
+/// How an apply ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum End {
+    Applied,
+    Failed(Failure),
+    /// Never: the collector goes dark once APPLYING is said.
+    Dark(Vanishing),
+    /// APPLIED, and then dark.
+    AppliedThenDark(Vanishing),
+}
+
+/// A collector that nothing is heard of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone {
+    /// How it went.
+    pub how: Vanishing,
+    /// When it comes back by itself.
+    pub until: Option<Micros>,
+}
+
+/// From FAILED to APPLIED of what ran before: the time a Supervisor takes to start its collector
+/// again.
+const ROLLBACK: Micros = 200_000;
+/// How long a flapping collector stays away.
+const FLAP: Micros = 300_000;
 
 /// What the next message has to carry.
 #[derive(Clone, Copy, Debug, Default)]
@@ -95,6 +131,14 @@ pub struct Agent {
     heartbeat_at: Micros,
     started_unix_ms: u64,
     rng: fastrand::Rng,
+    faults: Faults,
+    /// Going, as soon as what is owed to it has come.
+    gone: Option<Gone>,
+    /// Going, once its next message is out.
+    going: Option<Vanishing>,
+    flap_at: Option<Micros>,
+    /// What it runs, where it takes no offers.
+    foreign: Option<Bytes>,
 }
 
 impl Agent {
@@ -114,6 +158,35 @@ impl Agent {
             heartbeat_at: 0,
             started_unix_ms: unix_ms,
             rng,
+            faults: Faults::default(),
+            gone: None,
+            going: None,
+            flap_at: None,
+            foreign: None,
+        }
+    }
+
+    /// Behaves like that from now on.
+    pub fn with_profile(mut self, profile: Arc<Profile>) -> Self {
+        self.faults = Faults::new(profile);
+        self
+    }
+
+    /// The same collector as a new process: another uid, nothing remembered, its faults as far used
+    /// up as they are.
+    pub fn restarted(&mut self, unix_ms: u64) -> Self {
+        let mut fresh = Self::new(unix_ms, self.report_only, self.rng.fork());
+        fresh.faults = std::mem::take(&mut self.faults);
+        fresh.foreign = self.foreign.take();
+        fresh
+    }
+
+    /// What a collector that takes no offers runs; told in its next report.
+    pub fn run_foreign(&mut self, body: Bytes) {
+        if self.foreign.as_ref() != Some(&body) {
+            self.foreign = Some(body);
+            self.pending.any = true;
+            self.pending.config = true;
         }
     }
 
@@ -134,8 +207,14 @@ impl Agent {
         self.connected = false;
     }
 
-    /// Takes a message of the server.
-    pub fn handle_message(&mut self, now: Micros, message: &wire::ServerToAgent, habits: &Habits) {
+    /// Takes a message of the server; its offer, if it has one, is of that arm.
+    pub fn handle_message(
+        &mut self,
+        now: Micros,
+        message: &wire::ServerToAgent,
+        arm: Arm,
+        habits: &Habits,
+    ) {
         if message.error_response.is_some() {
             return; // clients tell their user and go on
         }
@@ -149,23 +228,74 @@ impl Agent {
             self.report_everything();
         }
         if let Some(offer) = &message.remote_config {
-            self.handle_offer(now, offer, habits);
+            self.handle_offer(now, offer, arm, habits);
         }
     }
 
     /// An apply may be finished, a heartbeat may be due.
     pub fn handle_timeout(&mut self, now: Micros) {
-        if let Running::Applying { hash, body, until } = &self.running
-            && now >= *until
-        {
-            self.running = Running::Applied { hash: hash.clone(), body: body.clone() };
-            self.pending.any = true;
-            self.pending.status = true;
-            self.pending.config = true;
-            self.pending.health = true;
+        if self.gone.is_some_and(|gone| gone.until.is_some_and(|until| now >= until)) {
+            self.come_back();
         }
+        if self.gone.is_some() {
+            return;
+        }
+        self.finish_apply(now);
         if self.connected && now >= self.heartbeat_at {
             self.pending.any = true;
+        }
+        let settled = !self.pending.any && !matches!(self.running, Running::Applying { .. });
+        if self.flap_at.is_some_and(|at| now >= at) && self.connected && settled {
+            self.flap_at = None;
+            self.gone = Some(Gone { how: Vanishing::Close, until: Some(now + FLAP) });
+        }
+    }
+
+    fn finish_apply(&mut self, now: Micros) {
+        let next = match &self.running {
+            Running::Applying { hash, body, until, before, end } if now >= *until => match end {
+                End::Dark(_) => return,
+                End::Applied | End::AppliedThenDark(_) => {
+                    if let End::AppliedThenDark(how) = end {
+                        self.going = Some(*how);
+                    }
+                    Running::Applied(Applied { hash: hash.clone(), body: body.clone() })
+                }
+                End::Failed(failure) => Running::Failed {
+                    hash: hash.clone(),
+                    text: Arc::clone(&failure.text),
+                    before: before.clone(),
+                    rollback: failure.rollback.then_some(now.saturating_add(ROLLBACK)),
+                },
+            },
+            // Only once the FAILED is told, which a dead link delays.
+            Running::Failed { before: Some(before), rollback: Some(at), .. }
+                if now >= *at && !self.pending.status =>
+            {
+                Running::Applied(before.clone())
+            }
+            _ => return,
+        };
+        self.running = next;
+        self.pending.any = true;
+        self.pending.status = true;
+        self.pending.config = true;
+        self.pending.health = true;
+    }
+
+    /// Whether it is gone, and how; in force once nothing is owed to it.
+    pub fn gone(&self) -> Option<Gone> {
+        self.gone
+    }
+
+    /// It is heard again, with the same process.
+    pub fn come_back(&mut self) {
+        self.gone = None;
+        self.pending.any = true;
+        if let Running::Applying { end, .. } = &mut self.running
+            && matches!(end, End::Dark(_))
+        {
+            *end = End::Applied;
         }
     }
 
@@ -182,7 +312,7 @@ impl Agent {
         habits: &Habits,
         attributes: impl FnOnce() -> Attributes,
     ) -> Option<(Sent, Bytes)> {
-        if !self.connected || !self.pending.any {
+        if !self.connected || !self.pending.any || self.gone.is_some() {
             return None;
         }
         let pending = std::mem::take(&mut self.pending);
@@ -201,17 +331,37 @@ impl Agent {
         let message = messages::compose(self, &pending, habits, attributes);
         self.sequence += 1;
         self.heartbeat_at = now + self.heartbeat_interval(habits);
+        if self.flap_at.is_none() {
+            self.flap_at = self.faults.profile().flap.map(|every| now.saturating_add(every));
+        }
+        if let Running::Applying { end: End::Dark(how), .. } = &self.running
+            && pending.status
+        {
+            self.going = Some(*how);
+        }
+        if let Some(how) = self.going.take() {
+            self.gone = Some(Gone { how, until: None });
+        }
         Some((sent, message))
     }
 
     /// When [`Agent::handle_timeout`] has something to do; ask again after every other call.
     pub fn poll_timeout(&self) -> Option<Micros> {
+        if let Some(gone) = self.gone {
+            return gone.until;
+        }
         let apply = match &self.running {
+            Running::Applying { end: End::Dark(_), .. } => None,
             Running::Applying { until, .. } => Some(*until),
-            Running::First | Running::Applied { .. } => None,
+            Running::Failed { before: Some(_), rollback: Some(at), .. } if !self.pending.status => {
+                Some(*at)
+            }
+            Running::First | Running::Applied(_) | Running::Failed { .. } => None,
         };
         let heartbeat = self.connected.then_some(self.heartbeat_at);
-        [apply, heartbeat].into_iter().flatten().min()
+        let busy = self.pending.any || matches!(self.running, Running::Applying { .. });
+        let flap = self.flap_at.filter(|_| self.connected && !busy);
+        [apply, heartbeat, flap].into_iter().flatten().min()
     }
 
     /// Who it is at present.
@@ -222,8 +372,16 @@ impl Agent {
     /// The hash of what has been applied, unless another offer is being applied.
     pub fn applied(&self) -> Option<&Bytes> {
         match &self.running {
-            Running::Applied { hash, .. } => Some(hash),
-            Running::First | Running::Applying { .. } => None,
+            Running::Applied(applied) => Some(&applied.hash),
+            Running::First | Running::Applying { .. } | Running::Failed { .. } => None,
+        }
+    }
+
+    /// The hash of what failed last, while nothing else has been reported since.
+    pub fn failed(&self) -> Option<&Bytes> {
+        match &self.running {
+            Running::Failed { hash, .. } => Some(hash),
+            Running::First | Running::Applying { .. } | Running::Applied(_) => None,
         }
     }
 
@@ -235,7 +393,7 @@ impl Agent {
     /// Holds an offer by these shared bytes rather than by the message that brought it, where they
     /// are equal.
     pub fn share(&mut self, shared_hash: &Bytes, shared_body: &Bytes) {
-        let (Running::Applying { hash, body, .. } | Running::Applied { hash, body }) =
+        let (Running::Applying { hash, body, .. } | Running::Applied(Applied { hash, body })) =
             &mut self.running
         else {
             return;
@@ -246,26 +404,46 @@ impl Agent {
         }
     }
 
-    fn handle_offer(&mut self, now: Micros, offer: &wire::AgentRemoteConfig, habits: &Habits) {
+    fn handle_offer(
+        &mut self,
+        now: Micros,
+        offer: &wire::AgentRemoteConfig,
+        arm: Arm,
+        habits: &Habits,
+    ) {
         let hash = &offer.config_hash;
         let same = match &self.running {
-            Running::First => false,
-            Running::Applying { hash: held, .. } | Running::Applied { hash: held, .. } => {
+            Running::First | Running::Failed { .. } => false,
+            Running::Applying { hash: held, .. } | Running::Applied(Applied { hash: held, .. }) => {
                 held == hash
             }
         };
-        if self.report_only || same {
+        if self.report_only || same || self.gone.is_some() {
             return;
         }
         let mut files = offer.config.iter().flat_map(|config| config.config_map.values());
         let body = files.next().map(|file| file.body.clone()).unwrap_or_default();
-        match faults::react(&habits.apply_delay, &mut self.rng) {
-            Reaction::Apply { after } => {
-                self.running = Running::Applying { hash: hash.clone(), body, until: now + after };
-                self.pending.any = true;
-                self.pending.status = true;
+        let (after, end) = match self.faults.react(arm, &habits.apply_delay, &mut self.rng) {
+            Reaction::Apply { after } => (after, End::Applied),
+            Reaction::Fail { after, failure } => (after, End::Failed(failure)),
+            Reaction::GoDark { after, once: Once::Applied, how } => {
+                (after, End::AppliedThenDark(how))
             }
-        }
+            Reaction::GoDark { after, once: Once::Applying, how } => (after, End::Dark(how)),
+            Reaction::GoDark { after, once: Once::Offered, how } => {
+                self.gone = Some(Gone { how, until: None });
+                (after, End::Applied)
+            }
+        };
+        let before = match std::mem::replace(&mut self.running, Running::First) {
+            Running::Applied(applied) => Some(applied),
+            Running::Applying { before, .. } | Running::Failed { before, .. } => before,
+            Running::First => None,
+        };
+        let (hash, until) = (hash.clone(), now.saturating_add(after));
+        self.running = Running::Applying { hash, body, until, before, end };
+        self.pending.any = true;
+        self.pending.status = true;
     }
 
     fn report_everything(&mut self) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use prost::Message;
 
 use super::*;
+use crate::faults::{Does, Fault};
 use crate::model::Value;
 
 const SECOND: Micros = 1_000_000;
@@ -191,6 +192,119 @@ fn an_error_response_is_only_taken_note_of() {
     assert!(pair.next().is_none());
 }
 
+#[test]
+fn a_failed_offer_is_told_and_what_ran_before_is_applied_again() {
+    let mut pair =
+        Pair::failing(Does::Fail(Failure { text: "no such exporter".into(), rollback: true }));
+    pair.offer(b"h2", b"two");
+    pair.next().unwrap();
+    pair.advance_to(2 * SECOND);
+    let status = pair.next().unwrap().1.remote_config_status.unwrap();
+    assert_eq!((status.status, &status.last_remote_config_hash[..]), (3, &b"h2"[..]));
+    assert_eq!(status.error_message, "no such exporter");
+    assert_eq!(pair.agent.failed().unwrap(), &b"h2"[..]);
+    let at = pair.agent.poll_timeout().unwrap();
+    pair.advance_to(at);
+    let status = pair.next().unwrap().1.remote_config_status.unwrap();
+    assert_eq!((status.status, &status.last_remote_config_hash[..]), (1, &b"h1"[..]));
+    assert_eq!(pair.agent.failed(), None);
+}
+
+#[test]
+fn a_failed_offer_without_rollback_stays_failed() {
+    let mut pair = Pair::failing(Does::Fail(Failure { text: "no".into(), rollback: false }));
+    pair.offer(b"h2", b"two");
+    pair.next().unwrap();
+    pair.advance_to(2 * SECOND);
+    let (_, message) = pair.next().unwrap();
+    assert_eq!(message.remote_config_status.unwrap().status, 3);
+    let config = message.effective_config.unwrap().config_map.unwrap().config_map;
+    assert_eq!(&config[""].body[..], b"one");
+    pair.advance_to(60 * SECOND);
+    assert_eq!(pair.next().unwrap().0, Sent::Heartbeat);
+}
+
+#[test]
+fn a_collector_goes_dark_as_far_into_an_offer_as_its_fault_says() {
+    let check = |once: Once, statuses: &[i32]| {
+        let mut pair = Pair::failing(Does::GoDark(once, Vanishing::Kill));
+        pair.offer(b"h2", b"two");
+        let mut told = Vec::new();
+        for round in 0..10 {
+            while let Some((_, message)) = pair.next() {
+                told.extend(message.remote_config_status.map(|status| status.status));
+            }
+            pair.advance_to((2 + round) * SECOND);
+        }
+        assert_eq!(told, statuses, "{once:?}");
+        assert_eq!(pair.agent.gone(), Some(Gone { how: Vanishing::Kill, until: None }));
+        assert_eq!(pair.agent.poll_timeout(), None);
+        pair.agent.come_back();
+        pair.advance_to(20 * SECOND);
+        let (_, message) = pair.next().unwrap();
+        if once != Once::Applied {
+            // What it was about to say.
+            assert!(message.remote_config_status.is_some());
+        }
+    };
+    check(Once::Offered, &[]);
+    check(Once::Applying, &[2]);
+    check(Once::Applied, &[2, 1]);
+}
+
+#[test]
+fn a_flapping_collector_goes_and_comes_back_by_itself() {
+    let mut pair = Pair::profile(Profile { flap: Some(5 * SECOND), ..Profile::default() });
+    pair.next().unwrap();
+    let at = pair.agent.poll_timeout().unwrap();
+    assert_eq!(at, 5 * SECOND);
+    pair.advance_to(at);
+    assert!(pair.next().is_none());
+    let gone = pair.agent.gone().unwrap();
+    assert_eq!(gone.how, Vanishing::Close);
+    pair.advance_to(gone.until.unwrap());
+    assert_eq!(pair.agent.gone(), None);
+    assert!(pair.next().is_some());
+}
+
+#[test]
+fn a_restarted_collector_has_another_uid_and_remembers_nothing() {
+    let mut pair = Pair::reported();
+    pair.offer(b"h1", b"one");
+    pair.next().unwrap();
+    let fresh = pair.agent.restarted(1_700_000_001_000);
+    assert_ne!(fresh.uid(), pair.agent.uid());
+    pair.agent = fresh;
+    pair.agent.handle_connected(&pair.habits);
+    let (sent, message) = pair.next().unwrap();
+    assert_eq!((sent, message.sequence_num), (Sent::Full, 0));
+    assert_eq!(message.remote_config_status.unwrap().status, 0);
+}
+
+#[test]
+fn a_failure_of_something_that_nobody_offers_can_be_the_first_word() {
+    let mut pair =
+        Pair::profile(Profile { failed_before: Some("old".into()), ..Profile::default() });
+    let status = pair.next().unwrap().1.remote_config_status.unwrap();
+    assert_eq!((status.status, &*status.error_message), (3, "old"));
+    assert_eq!(pair.agent.failed(), None);
+    pair.offer(b"h1", b"one");
+    assert_eq!(pair.next().unwrap().1.remote_config_status.unwrap().status, 2);
+}
+
+#[test]
+fn a_foreign_collector_reports_what_it_runs() {
+    let mut pair = Pair::reported();
+    pair.agent.report_only = true;
+    pair.agent.run_foreign(Bytes::from_static(b"theirs"));
+    let (_, message) = pair.next().unwrap();
+    assert!(message.remote_config_status.is_none());
+    let config = message.effective_config.unwrap().config_map.unwrap().config_map;
+    assert_eq!(&config[""].body[..], b"theirs");
+    pair.agent.run_foreign(Bytes::from_static(b"theirs"));
+    assert!(pair.next().is_none());
+}
+
 /// An agent and the time.
 struct Pair {
     agent: Agent,
@@ -213,6 +327,27 @@ impl Pair {
         })
     }
 
+    fn profile(profile: Profile) -> Self {
+        let mut pair = Self::connected();
+        pair.agent = pair.agent.with_profile(Arc::new(profile));
+        pair
+    }
+
+    /// Runs `h1`, and does that with the next offer.
+    fn failing(does: Does) -> Self {
+        let arm = Some(Arm::Candidate);
+        let mut pair = Self::profile(Profile {
+            faults: vec![Fault { arm, times: 1, does }],
+            ..Profile::default()
+        });
+        pair.agent.running = Running::Applied(Applied {
+            hash: Bytes::from_static(b"h1"),
+            body: Bytes::from_static(b"one"),
+        });
+        pair.next().unwrap();
+        pair
+    }
+
     fn reported() -> Self {
         let mut pair = Self::connected();
         pair.next().unwrap();
@@ -225,7 +360,7 @@ impl Pair {
     }
 
     fn message(&mut self, message: &wire::ServerToAgent) {
-        self.agent.handle_message(self.now, message, &self.habits);
+        self.agent.handle_message(self.now, message, Arm::Candidate, &self.habits);
     }
 
     fn offer(&mut self, hash: &'static [u8], body: &'static [u8]) {

@@ -16,7 +16,7 @@ use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
 use tokio::sync::watch;
 
-use super::{MESSAGE_MAX, Seat, alarm, retry_after};
+use super::{MESSAGE_MAX, Presence, Seat, alarm, ordered, retry_after};
 use crate::clock::Micros;
 use crate::endpoint::CONNECT_TIMEOUT;
 use crate::ledger::Noted;
@@ -29,6 +29,11 @@ pub(super) async fn live(seat: &mut Seat, stop: &mut watch::Receiver<bool>) -> b
     seat.collector.handle_connected(seat.shared.world());
     let mut sender = None;
     loop {
+        match seat.wait_until_present(stop).await {
+            Presence::Here => {}
+            Presence::Fresh => seat.collector.handle_connected(seat.shared.world()),
+            Presence::Over => return false,
+        }
         while let Some((_, message)) = seat.next_message() {
             if !deliver(seat, &mut sender, message, stop).await {
                 return false;
@@ -37,6 +42,7 @@ pub(super) async fn live(seat: &mut Seat, stop: &mut watch::Receiver<bool>) -> b
         let deadline = seat.deadline();
         tokio::select! {
             () = alarm(&seat.shared, &mut seat.alarm, deadline) => seat.handle_timeout(deadline),
+            () = ordered(&mut seat.orders) => {}
             // No goodbye: opamp-go's HTTP client says none.
             _ = stop.wait_for(|stop| *stop) => return true,
         }
@@ -121,7 +127,7 @@ async fn exchange(
 }
 
 async fn open_connection(seat: &Seat) -> Result<SendRequest<Full<Bytes>>, Trouble> {
-    let stream = seat.shared.endpoint.connect().await;
+    let stream = seat.endpoint().connect().await;
     let stream = stream.map_err(|error| Trouble::Failed(format!("connect: {error}")))?;
     let handshake = tokio::time::timeout(CONNECT_TIMEOUT, http1::handshake(TokioIo::new(stream)));
     let (sender, connection) = handshake
@@ -134,7 +140,7 @@ async fn open_connection(seat: &Seat) -> Result<SendRequest<Full<Bytes>>, Troubl
 }
 
 fn compose(seat: &Seat, message: Bytes) -> Result<Request<Full<Bytes>>, String> {
-    let endpoint = &seat.shared.endpoint;
+    let endpoint = seat.endpoint();
     let mut request = Request::post(endpoint.path.as_str())
         .header(HOST, endpoint.authority.as_str())
         .header(CONTENT_TYPE, PROTOBUF)

@@ -11,10 +11,12 @@ use tokio::sync::watch;
 use crate::agent::backoff::Backoff;
 use crate::clock::{Clock, Micros, micros};
 use crate::collector::Collector;
-use crate::endpoint::Transport;
+use crate::endpoint::{Endpoint, Transport};
+use crate::faults::Vanishing;
 use crate::ledger::{Closed, Noted};
-use crate::shared::Shared;
+use crate::shared::{Order, Shared};
 use crate::wheel::Alarm;
+use websocket::Socket;
 
 /// Largest message taken from a server (serving.md 1.2, W4).
 const MESSAGE_MAX: usize = 64 << 20;
@@ -31,6 +33,21 @@ struct Seat {
     offered: bool,
     stopping: bool,
     ever_connected: bool,
+    orders: Option<watch::Receiver<Order>>,
+    obeyed: Order,
+    /// Another process than the one whose link is up.
+    anew: bool,
+    failures: usize,
+}
+
+/// Whether a collector is there to talk.
+enum Presence {
+    /// It is, and always was.
+    Here,
+    /// It is again.
+    Fresh,
+    /// The run ended meanwhile.
+    Over,
 }
 
 /// How a link, or an attempt at one, ended.
@@ -41,6 +58,11 @@ enum Ended {
     Lost {
         /// Whether the server had answered anything on it.
         answered: bool,
+    },
+    /// The collector went away.
+    Away {
+        /// The socket of a frozen one.
+        kept: Option<Box<Socket>>,
     },
     /// It did not come up.
     Failed {
@@ -60,7 +82,11 @@ pub(crate) async fn live(
     shared.timings().connect_lateness.saturating_record(now.saturating_sub(intended));
     shared.live.started.fetch_add(1, Ordering::Relaxed);
     let mut rng = fastrand::Rng::new();
-    let collector = Collector::new(index, Clock::unix_ms(), rng.fork(), &shared.plan);
+    let mut collector = Collector::new(index, Clock::unix_ms(), rng.fork(), &shared.plan);
+    if let Some(profile) = shared.profile(index) {
+        collector = collector.with_profile(Arc::clone(profile));
+    }
+    let orders = shared.orders(index);
     let mut seat = Seat {
         shared,
         collector,
@@ -72,8 +98,12 @@ pub(crate) async fn live(
         offered: false,
         stopping: false,
         ever_connected: false,
+        orders,
+        obeyed: Order::default(),
+        anew: false,
+        failures: 0,
     };
-    let connected = match seat.shared.endpoint.transport {
+    let connected = match seat.endpoint().transport {
         Transport::Ws => over_websockets(&mut seat, &mut stop).await,
         Transport::Http => http::live(&mut seat, &mut stop).await,
     };
@@ -83,9 +113,25 @@ pub(crate) async fn live(
 
 /// Returns whether a link was up at the end.
 async fn over_websockets(seat: &mut Seat, stop: &mut watch::Receiver<bool>) -> bool {
+    let mut kept = None;
+    let mut restarts = seat.obeyed.restarts;
     loop {
-        let retry_after = match websocket::session(seat, stop).await {
+        if matches!(seat.wait_until_present(stop).await, Presence::Over) {
+            return false;
+        }
+        if std::mem::replace(&mut restarts, seat.obeyed.restarts) != restarts {
+            kept = None; // a frozen process that was started anew
+        }
+        let retry_after = match websocket::session(seat, kept.take(), stop).await {
             Ended::Stopped => return true,
+            Ended::Away { kept: socket } => {
+                if socket.is_none() {
+                    seat.collector.handle_disconnected();
+                    seat.shared.live.connected.fetch_sub(1, Ordering::Relaxed);
+                }
+                kept = socket;
+                continue;
+            }
             Ended::Lost { answered } => {
                 seat.collector.handle_disconnected();
                 seat.shared.live.links_lost.fetch_add(1, Ordering::Relaxed);
@@ -109,6 +155,58 @@ async fn over_websockets(seat: &mut Seat, stop: &mut watch::Receiver<bool>) -> b
 impl Seat {
     fn now(&self) -> Micros {
         self.shared.clock.now()
+    }
+
+    /// Where it connects now.
+    fn endpoint(&self) -> Arc<Endpoint> {
+        self.shared.endpoint(self.index)
+    }
+
+    /// How it has to leave its link now, if it has to.
+    fn leaving(&mut self) -> Option<Vanishing> {
+        if std::mem::take(&mut self.anew) {
+            return Some(Vanishing::Kill);
+        }
+        self.obeyed.down.or_else(|| self.collector.gone().map(|gone| gone.how))
+    }
+
+    /// Does what it was told since the last time.
+    fn obey(&mut self) {
+        let Some(orders) = &mut self.orders else { return };
+        let order = *orders.borrow_and_update();
+        let before = std::mem::replace(&mut self.obeyed, order);
+        if order.runs != before.runs {
+            self.collector.set_runs(order.runs, self.shared.world());
+        }
+        if order.returns != before.returns && self.collector.going().is_some() {
+            self.collector.come_back();
+        }
+        if order.restarts != before.restarts {
+            self.collector.handle_restarted(Clock::unix_ms());
+            self.anew = true;
+        }
+    }
+
+    /// Waits while the collector is away.
+    async fn wait_until_present(&mut self, stop: &mut watch::Receiver<bool>) -> Presence {
+        let mut presence = Presence::Here;
+        loop {
+            self.obey();
+            if std::mem::take(&mut self.anew) {
+                presence = Presence::Fresh;
+            }
+            let (order, gone) = (self.obeyed, self.collector.going());
+            if !order.absent && order.down.is_none() && gone.is_none() {
+                return presence;
+            }
+            presence = Presence::Fresh;
+            let deadline = gone.and_then(|gone| gone.until);
+            tokio::select! {
+                () = alarm(&self.shared, &mut self.alarm, deadline) => self.handle_timeout(deadline),
+                () = ordered(&mut self.orders) => {}
+                _ = stop.wait_for(|stop| *stop) => return Presence::Over,
+            }
+        }
     }
 
     /// Waits out the back-off; true when the run ended meanwhile.
@@ -180,6 +278,11 @@ impl Seat {
                 }
             }
         }
+        let failures = self.collector.failures();
+        if failures > self.failures {
+            live.failures.fetch_add((failures - self.failures) as u64, Ordering::Relaxed);
+            self.failures = failures;
+        }
         let at = usize::try_from(self.index).unwrap_or(usize::MAX);
         if let Some(settled) = self.collector.settled_on(&self.shared.plan)
             && let Some(slot) = self.shared.settled.get(at)
@@ -187,6 +290,16 @@ impl Seat {
             slot.store(settled, Ordering::Relaxed);
         }
     }
+}
+
+/// Completes when the collector is told something.
+async fn ordered(orders: &mut Option<watch::Receiver<Order>>) {
+    if let Some(orders) = orders
+        && orders.changed().await.is_ok()
+    {
+        return;
+    }
+    std::future::pending().await // nobody gives orders
 }
 
 /// Completes when `deadline` has passed.

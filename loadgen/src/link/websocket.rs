@@ -1,6 +1,7 @@
 //! One WebSocket, as opamp-go's client uses it.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::{SinkExt, StreamExt};
@@ -13,32 +14,48 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::{CloseCode, Data, O
 use tokio_tungstenite::tungstenite::protocol::frame::{CloseFrame, Frame};
 use tokio_tungstenite::tungstenite::{Error, Message};
 
-use super::{Ended, MESSAGE_MAX, Seat, alarm, retry_after};
+use super::{Ended, MESSAGE_MAX, Seat, alarm, ordered, retry_after};
 use crate::agent::Sent;
 use crate::endpoint::CONNECT_TIMEOUT;
+use crate::faults::Vanishing;
 use crate::ledger::Noted;
 
-type Socket = WebSocketStream<TcpStream>;
+pub(super) type Socket = WebSocketStream<TcpStream>;
 
 /// gorilla's write buffer: opamp-go sends longer messages in frames of this size (serving.md 3.1).
 const FRAME_MAX: usize = 4_096;
 /// tungstenite's read buffer, allocated for each link for as long as it lives.
 const READ_BUFFER: usize = 4_096;
 /// How long opamp-go waits for the server's Close.
-const CLOSE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-pub(super) async fn session(seat: &mut Seat, stop: &mut watch::Receiver<bool>) -> Ended {
-    let attempt = tokio::select! {
-        attempt = connect(seat) => attempt,
-        _ = stop.wait_for(|stop| *stop) => return Ended::Failed { retry_after: None },
+/// One link to its end; `kept` is one that was silent and goes on.
+pub(super) async fn session(
+    seat: &mut Seat,
+    kept: Option<Box<Socket>>,
+    stop: &mut watch::Receiver<bool>,
+) -> Ended {
+    let mut answered = kept.is_some();
+    let mut socket = match kept {
+        Some(socket) => socket,
+        None => {
+            let attempt = tokio::select! {
+                attempt = connect(seat) => attempt,
+                _ = stop.wait_for(|stop| *stop) => return Ended::Failed { retry_after: None },
+            };
+            match attempt {
+                Ok(socket) => {
+                    seat.handle_up();
+                    Box::new(socket)
+                }
+                Err(retry_after) => return Ended::Failed { retry_after },
+            }
+        }
     };
-    let mut socket = match attempt {
-        Ok(socket) => socket,
-        Err(retry_after) => return Ended::Failed { retry_after },
-    };
-    seat.handle_up();
-    let mut answered = false;
     loop {
+        if let Some(how) = seat.leaving() {
+            return Ended::Away { kept: vanish(socket, how).await };
+        }
         while let Some((sent, message)) = seat.next_message() {
             if send(&mut socket, message).await.is_err() {
                 return Ended::Lost { answered };
@@ -60,6 +77,10 @@ pub(super) async fn session(seat: &mut Seat, stop: &mut watch::Receiver<bool>) -
             _ = stop.wait_for(|stop| *stop), if !seat.stopping => {
                 seat.stopping = true;
                 seat.try_goodbye();
+                continue;
+            }
+            () = ordered(&mut seat.orders) => {
+                seat.obey();
                 continue;
             }
         };
@@ -121,9 +142,31 @@ impl Seat {
     }
 }
 
+/// Leaves a link as a dying process does; a frozen one keeps its socket.
+async fn vanish(mut socket: Box<Socket>, how: Vanishing) -> Option<Box<Socket>> {
+    match how {
+        Vanishing::Silence => return Some(socket),
+        Vanishing::Close => {
+            let close = CloseFrame { code: CloseCode::Away, reason: "".into() };
+            let farewell = async {
+                if socket.close(Some(close)).await.is_ok() {
+                    while let Some(Ok(_)) = socket.next().await {}
+                }
+            };
+            // The server need not answer somebody who goes.
+            let _ = tokio::time::timeout(CLOSE_TIMEOUT, farewell).await;
+        }
+        Vanishing::Kill => {
+            // Without it, dropping says FIN: that is as abrupt as it gets then.
+            let _ = socket2::SockRef::from(socket.get_ref()).set_linger(Some(Duration::ZERO));
+        }
+    }
+    None
+}
+
 async fn connect(seat: &Seat) -> Result<Socket, Option<u64>> {
     let shared = &seat.shared;
-    let endpoint = &shared.endpoint;
+    let endpoint = seat.endpoint();
     let stream = endpoint.connect().await.map_err(|error| {
         shared.count_error(format!("connect: {error}"));
         None

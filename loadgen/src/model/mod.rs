@@ -178,6 +178,16 @@ impl Model {
         }
     }
 
+    /// The artefact of a place's Tier itself, whatever its Rollout says.
+    pub fn base(&self, place: Place) -> &Arc<Artefact> {
+        self.tier_of(place).map_or(&self.unmatched, |tier| &tier.base)
+    }
+
+    /// The candidate of the Rollout that runs on a place's Tier.
+    pub fn candidate(&self, place: Place) -> Option<&Arc<Artefact>> {
+        self.tier_of(place)?.rollout.as_ref().map(|(_, candidate)| candidate)
+    }
+
     /// Which of the Tier's artefacts a place means.
     pub fn arm(&self, place: Place) -> Arm {
         match place.0.checked_sub(1) {
