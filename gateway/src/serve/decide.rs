@@ -115,6 +115,7 @@ impl Head {
             candidate: candidate.map(|candidate| DesiredCandidate {
                 content: ContentKey::new(&candidate.offer.content.0),
                 retries: self.retries(candidate.rollout),
+                withheld: false,
             }),
         }
     }

@@ -40,6 +40,9 @@ pub struct DesiredCandidate {
     pub content: ContentKey,
     /// How often it is offered again to an agent on which it failed; 0 = never.
     pub retries: u8,
+    /// Nobody new gets it: who is believed to run it keeps it, everybody else is served the base,
+    /// and no offer of it goes out.
+    pub withheld: bool,
 }
 
 /// Which of two artefacts an agent is served.
@@ -254,6 +257,43 @@ impl<P> Agent<P> {
         self.uid = uid;
     }
 
+    /// Remembers that `content` failed on it, as is known from elsewhere, where it was offered again
+    /// `tries` times. An agent that says here that it runs `content` knows better.
+    pub fn remember_failure(&mut self, now: Seconds, content: ContentKey, tries: u8) {
+        if self.applied() != Some(content) && content.is_some() {
+            self.failures.get_or_insert_default().remember(now, content, tries);
+        }
+    }
+
+    /// What it last reported as applied, while it has reported nothing else since.
+    pub fn applied(&self) -> Option<ContentKey> {
+        self.reported_as(State::Applied)
+    }
+
+    /// What it last reported to be applying, while it has reported nothing else since.
+    pub fn applying(&self) -> Option<ContentKey> {
+        self.reported_as(State::Applying)
+    }
+
+    /// The offer that it has not answered yet.
+    pub fn unanswered(&self) -> Option<ContentKey> {
+        self.is(UNANSWERED).then_some(self.offered)
+    }
+
+    /// When it was last made an offer; 0 before that.
+    pub fn offered_at(&self) -> Seconds {
+        self.offered_at
+    }
+
+    /// Whether it reports what became of its offers.
+    pub fn reports(&self) -> bool {
+        self.capabilities().contains(AgentCapabilities::REPORTS_REMOTE_CONFIG)
+    }
+
+    fn reported_as(&self, state: State) -> Option<ContentKey> {
+        (self.reported_state == state && self.reported.is_some()).then_some(self.reported)
+    }
+
     /// Takes in a message of this agent. What a message leaves out has not changed.
     pub(super) fn handle_message(
         &mut self,
@@ -415,7 +455,9 @@ impl<P> Agent<P> {
     /// `in_reply` tells a reply to the agent's last message from a push.
     pub fn handle_decision(&mut self, now: Seconds, desired: &Desired, in_reply: bool) -> Decision {
         let (serving, content) = self.serving(now, desired);
-        let offer = self.wants(now, content, in_reply);
+        let withheld = serving == Serving::Candidate
+            && desired.candidate.is_some_and(|candidate| candidate.withheld);
+        let offer = !withheld && self.wants(now, content, in_reply);
         if offer {
             if let Some(failures) = &mut self.failures {
                 failures.handle_offered(now, content);
@@ -428,17 +470,20 @@ impl<P> Agent<P> {
         Decision { serving, offer }
     }
 
-    /// Which artefact the agent is served: the candidate, unless that failed on it.
+    /// Which artefact the agent is served: the candidate, unless that failed on it, or is withheld
+    /// and would be new to it.
     fn serving(&self, now: Seconds, desired: &Desired) -> (Serving, ContentKey) {
-        match desired.candidate {
-            Some(candidate)
-                if self.failures.as_ref().is_none_or(|failures| {
-                    failures.admits_candidate(now, candidate.content, candidate.retries)
-                }) =>
-            {
-                (Serving::Candidate, candidate.content)
+        let admits = |candidate: &DesiredCandidate| {
+            if candidate.withheld {
+                return self.believed() == candidate.content && !self.has_failed(candidate.content);
             }
-            Some(_) | None => (Serving::Base, desired.base),
+            self.failures.as_ref().is_none_or(|failures| {
+                failures.admits_candidate(now, candidate.content, candidate.retries)
+            })
+        };
+        match desired.candidate.filter(admits) {
+            Some(candidate) => (Serving::Candidate, candidate.content),
+            None => (Serving::Base, desired.base),
         }
     }
 
@@ -489,10 +534,6 @@ impl<P> Agent<P> {
                 Delivery::Pending
             }
         }
-    }
-
-    fn reports(&self) -> bool {
-        self.capabilities().contains(AgentCapabilities::REPORTS_REMOTE_CONFIG)
     }
 
     fn is(&self, mark: u8) -> bool {

@@ -63,13 +63,30 @@ impl Failures {
         }
     }
 
+    /// Remembers a failure that is known from elsewhere, where it was offered again `tries` times;
+    /// what is known here already stays as it is. The wait for the next try begins now.
+    pub(super) fn remember(&mut self, now: Seconds, content: ContentKey, tries: u8) {
+        if self.contains(content) {
+            return;
+        }
+        if self.0.len() == FAILURES_MAX {
+            self.0.remove(0);
+        }
+        let retry_at = now.saturating_add(wait(tries));
+        self.0.push(Failure { content, retry_at, tries, retrying: false });
+    }
+
+    /// How often `content` was offered again since it first failed; `None` if it never did.
+    pub fn tries(&self, content: ContentKey) -> Option<u8> {
+        self.find(content).map(|failure| failure.tries)
+    }
+
     /// Notes that `content` is offered again, which moves its next try twice as far away.
     pub(super) fn handle_offered(&mut self, now: Seconds, content: ContentKey) {
         if let Some(failure) = self.find_mut(content) {
             failure.tries = failure.tries.saturating_add(1);
             failure.retrying = true;
-            let wait = RETRY_SECONDS_MIN << u32::from(failure.tries).min(8);
-            failure.retry_at = now.saturating_add(wait.min(RETRY_SECONDS_MAX));
+            failure.retry_at = now.saturating_add(wait(failure.tries));
         }
     }
 
@@ -104,6 +121,11 @@ impl Failures {
     fn find_mut(&mut self, content: ContentKey) -> Option<&mut Failure> {
         self.0.iter_mut().find(|failure| failure.content == content)
     }
+}
+
+/// How long to wait after the last of `tries`.
+fn wait(tries: u8) -> Seconds {
+    (RETRY_SECONDS_MIN << u32::from(tries).min(8)).min(RETRY_SECONDS_MAX)
 }
 
 #[cfg(test)]
@@ -144,6 +166,19 @@ mod tests {
         assert!((2..=9).all(|n| failures.contains(key(n))));
         assert!(failures.clear(key(9)));
         assert!(!failures.clear(key(9)));
+    }
+
+    #[test]
+    fn a_failure_known_from_elsewhere_waits_as_long_as_its_tries_say() {
+        let mut failures = Failures::default();
+        failures.remember(1, key(1), 2);
+        assert_eq!(failures.tries(key(1)), Some(2));
+        assert!(!failures.admits_candidate(2_400, key(1), 3));
+        assert!(failures.admits_candidate(2_401, key(1), 3));
+        assert!(!failures.admits_candidate(2_401, key(1), 2));
+        failures.remember(5, key(1), 0);
+        assert_eq!(failures.tries(key(1)), Some(2), "what is known here stays");
+        assert_eq!(failures.tries(key(2)), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@ pub mod explain;
 pub mod plan;
 pub mod proposal;
 pub mod report;
+pub mod running;
 pub mod verdict;
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use bytes::Bytes;
 
 use super::served::{Served, ServedRollout, ServedTier};
-use super::{Candidate, CompiledRollout, Offer, Snapshot, TierEntry};
+use super::{Candidate, CompiledRollout, Offer, Snapshot, TierEntry, Wirings};
 use crate::artefact::{Artefact, ContentHash, RawHash};
 use crate::attrs::Symbols;
 use crate::rollout::cohort::{Cohorts, UnknownSymbol};
@@ -89,7 +89,13 @@ pub fn compile(
                 &rollout.hash_attributes,
                 rollout.hash_salt.as_deref(),
             )?;
-            Ok(CompiledRollout { rollout: rollout.clone(), tier, cohorts })
+            let staged = served
+                .tiers
+                .get(&rollout.tier)
+                .ok_or_else(|| mismatch(&rollout.tier, &rollout.id))?;
+            let next = staged.next.as_ref().unwrap_or(&staged.base);
+            let wirings = Wirings::new(staged.base.clone(), next.clone());
+            Ok(CompiledRollout { rollout: rollout.clone(), tier, cohorts, wirings })
         })
         .collect::<Result<_, CompileError>>()?;
     let selectors = served.tiers.values().map(|tier| &tier.selector);

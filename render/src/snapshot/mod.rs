@@ -9,13 +9,16 @@ pub mod served;
 mod compile;
 mod digest;
 
+use std::sync::OnceLock;
+
 use bytes::Bytes;
 
 pub use compile::{CompileError, compile};
 
-use crate::artefact::{ContentHash, RawHash};
+use crate::artefact::{Artefact, ContentHash, RawHash};
 use crate::attrs::{Slots, Symbols};
 use crate::rollout::cohort::{Cohorts, Membership, member};
+use crate::rollout::running::Wiring;
 use crate::select::SelectorIndex;
 
 /// All that the connect path needs of a head.
@@ -87,6 +90,27 @@ pub struct CompiledRollout {
     pub tier: u32,
     /// Its active stages, compiled.
     pub cohorts: Cohorts,
+    /// The pipelines of its Tier's artefacts.
+    pub wirings: Wirings,
+}
+
+/// The wiring of base and candidate. Both are read when somebody first asks: most heads never are.
+#[derive(Clone, Debug)]
+pub struct Wirings {
+    from: Artefact,
+    to: Artefact,
+    read: OnceLock<[Option<Wiring>; 2]>,
+}
+
+impl Wirings {
+    pub(super) fn new(from: Artefact, to: Artefact) -> Self {
+        Self { from, to, read: OnceLock::new() }
+    }
+
+    /// Base and candidate; `None` where the artefact cannot be read as pipelines.
+    pub fn read(&self) -> [Option<Wiring>; 2] {
+        *self.read.get_or_init(|| [&self.from, &self.to].map(|side| Wiring::of(side.bytes())))
+    }
 }
 
 /// Which artefact a collector is meant to run.
@@ -112,6 +136,8 @@ pub struct Placement {
     pub arm: Arm,
     /// Index into [`Snapshot::rollouts`], when the Tier is under one.
     pub rollout: Option<u32>,
+    /// The first active stage that admits it; `None` for who is outside the Cohort.
+    pub stage: Option<u32>,
     /// No active form but `percent` could admit this collector, and it lacks a hash attribute.
     pub no_bucket: bool,
 }
@@ -137,7 +163,7 @@ impl Snapshot {
             (Some(_), Some(_)) => Arm::To,
             (Some(_), None) => Arm::From,
         };
-        Placement { tier: Some(tier), arm, rollout: Some(rollout), no_bucket }
+        Placement { tier: Some(tier), arm, rollout: Some(rollout), stage, no_bucket }
     }
 
     /// What to offer there.

@@ -135,6 +135,6 @@ pub(super) fn base(n: u8) -> Desired {
 }
 
 pub(super) fn staged(base: u8, candidate: u8) -> Desired {
-    let candidate = DesiredCandidate { content: key(candidate), retries: 0 };
+    let candidate = DesiredCandidate { content: key(candidate), retries: 0, withheld: false };
     Desired { base: key(base), candidate: Some(candidate) }
 }

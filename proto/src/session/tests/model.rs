@@ -28,6 +28,7 @@ enum Step {
         base: u8,
         candidate: Option<(u8, u8)>,
     },
+    Brake(bool),
     Attributes,
 }
 
@@ -201,13 +202,18 @@ impl Model {
     }
 
     fn decide(&mut self, now: Seconds, head: Head, in_reply: bool) -> (Option<u8>, Serving) {
+        let braked = |content| self.believed() == Some(content) && self.failure(content).is_none();
         let (content, serving) = match head.candidate {
-            Some((content, retries)) if self.serves_candidate(now, content, retries) => {
+            Some((content, _)) if head.braked && braked(content) => (content, Serving::Candidate),
+            Some((content, retries))
+                if !head.braked && self.serves_candidate(now, content, retries) =>
+            {
                 (content, Serving::Candidate)
             }
             _ => (head.base, Serving::Base),
         };
-        let offers = self.offers(now, content, in_reply);
+        let brakes = head.braked && serving == Serving::Candidate;
+        let offers = !brakes && self.offers(now, content, in_reply);
         if offers {
             self.events.push(Event::Offered { at: now, content, in_reply });
         }
@@ -219,13 +225,16 @@ impl Model {
 struct Head {
     base: u8,
     candidate: Option<(u8, u8)>,
+    braked: bool,
 }
 
 impl Head {
     fn desired(self) -> Desired {
-        let candidate = self
-            .candidate
-            .map(|(content, retries)| DesiredCandidate { content: key(content), retries });
+        let candidate = self.candidate.map(|(content, retries)| DesiredCandidate {
+            content: key(content),
+            retries,
+            withheld: self.braked,
+        });
         Desired { base: key(self.base), candidate }
     }
 }
@@ -258,6 +267,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         12 => message,
         2 => Just(Step::Push),
         2 => head,
+        1 => any::<bool>().prop_map(Step::Brake),
         1 => Just(Step::Attributes),
     ];
     prop::collection::vec(step, 1..120)
@@ -271,11 +281,12 @@ proptest! {
         let exchange = if polls { Exchange::Poll } else { Exchange::Stream };
         let mut link = Link::at(1);
         let mut model = Model { exchange, events: vec![], sequence: None, capabilities: 0 };
-        let mut head = Head { base: 0, candidate: None };
+        let mut head = Head { base: 0, candidate: None, braked: false };
         for step in steps {
             match step {
                 Step::Wait(seconds) => link.now += seconds,
-                Step::Head { base, candidate } => head = Head { base, candidate },
+                Step::Head { base, candidate } => head = Head { base, candidate, ..head },
+                Step::Brake(on) => head.braked = on,
                 Step::Attributes => {
                     if let Some(agent) = link.session.get_mut(uid(1)) {
                         agent.require_attributes();
