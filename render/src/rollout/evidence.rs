@@ -4,6 +4,14 @@
 //! Every field of a [`Record`] is a join-semilattice, so [`Record::merge`] is commutative,
 //! associative and idempotent: any number of replicas may report, in any order, repeatedly.
 
+mod classify;
+mod digest;
+mod scrub;
+
+pub use classify::{Class, Context, Owner, classify};
+pub use digest::{cohort_digest, error_id, halt_digest};
+pub use scrub::{ERROR_BYTES_MAX, scrub};
+
 use std::fmt;
 
 use crate::artefact::ContentHash;

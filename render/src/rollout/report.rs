@@ -40,14 +40,15 @@ pub struct RolloutReport {
     pub verdict: Verdict,
     /// When the brake was put on, if it is.
     pub braked_since_ms: Option<Millis>,
-    /// Halted members, failed first, at most [`HALTED_MAX`].
+    /// Halted members, those that no outage explains first, at most [`HALTED_MAX`].
     pub halted: Vec<HaltedMember>,
     /// Who reports.
     pub replicas: Vec<ReplicaLine>,
     /// What a reader must know about the evidence itself, a sentence each: a store that was lost,
     /// or cannot be written.
     pub notices: Vec<String>,
-    /// The proposal, once there is one.
+    /// The proposal, once there is one. Never in a bundle: it comes after the verdict.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proposal: Option<ProposalState>,
 }
 
@@ -76,7 +77,7 @@ pub struct HaltedMember {
     pub version: String,
     /// `host.name` or `service.instance.id`, else its identity.
     pub label: String,
-    /// Its identity, hex.
+    /// Its identity, 32 hex digits; no two entries share one.
     pub identity: String,
     /// The first stage that admits it.
     pub stage: u32,

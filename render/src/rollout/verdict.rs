@@ -1,6 +1,11 @@
 //! What the evidence of a Rollout comes to (rollouts.md, decisions 14 and 15): a pure function of
 //! terms, tally and times.
 
+mod count;
+mod judge;
+
+pub use judge::{judge, unexplained};
+
 use serde::{Deserialize, Serialize};
 
 use super::evidence::Millis;
@@ -97,6 +102,8 @@ pub struct Control {
     pub seen: u64,
     /// Of these, those whose silence began in the window.
     pub dark: u64,
+    /// Of these, those whose replica does not report.
+    pub unobserved: u64,
 }
 
 /// The evidence of a Rollout, counted.
@@ -111,7 +118,7 @@ pub struct Tally {
     pub control: Control,
     /// Foreign members: read, never judged.
     pub foreign: Counts,
-    /// Collectors of the Tier, Foreign ones aside.
+    /// Collectors of the Tier that count, Foreign ones aside: members and control group.
     pub served_in_tier: u64,
     /// Collectors of the Tier that lack a hash attribute, so that no `percent` admits them.
     pub no_bucket: u64,
@@ -119,8 +126,10 @@ pub struct Tally {
     pub duplicates: u64,
     /// Collectors that found no room, see `docs/limits.md`.
     pub overflow: u64,
-    /// Replicas that report the same report key as the judge.
+    /// Distinct replicas that report the same report key as the judge, itself included.
     pub replicas: u32,
+    /// The brake of this change is on.
+    pub braked: bool,
 }
 
 /// What is to be done.
@@ -155,8 +164,12 @@ pub struct Verdict {
     pub dark: u64,
     /// e: what went dark beyond the control group's rate and two deviations.
     pub dark_beyond_control: u64,
-    /// How long the stage has soaked.
+    /// So many halted members abort; 0 when none are seen.
+    pub aborts_at: u64,
+    /// How long the stage has soaked. This alone changes with every tick.
     pub soaked_ms: Millis,
+    /// When an advance is due, if nothing but time is missing.
+    pub due_ms: Option<Millis>,
     /// One plain sentence.
     pub why: String,
 }
