@@ -7,6 +7,7 @@ mod corpus;
 mod load_any;
 mod load_cases;
 mod load_demo;
+mod proposal;
 
 /// What the fuzz target runs, so that tests and target check the same.
 #[path = "../../../fuzz/bodies"]
