@@ -8,6 +8,7 @@ import pathlib
 import queue
 import re
 import shutil
+import socket
 import subprocess
 import tempfile
 import threading
@@ -68,7 +69,7 @@ class Estate:
 class Gateway:
     """`gateway serve` on ports of its own choosing."""
 
-    def __init__(self, estate: Estate):
+    def __init__(self, estate: Estate, drain_delay="0s", drain="1s"):
         self.process = subprocess.Popen(
             [
                 BINARIES / "gateway", "serve",
@@ -76,8 +77,8 @@ class Gateway:
                 "--listen", "127.0.0.1:0",
                 "--admin", "127.0.0.1:0",
                 "--fetch-interval", "200ms",
-                "--drain-delay", "0s",
-                "--drain", "1s",
+                "--drain-delay", drain_delay,
+                "--drain", drain,
             ],
             stdout=subprocess.PIPE,
             text=True,
@@ -102,10 +103,10 @@ class Gateway:
             return answer.read().decode()
 
     def metric(self, name: str) -> float:
-        """The sum over a metric's series."""
+        """The sum over a metric's series, or one series where `name` has its labels."""
         total = 0.0
         for line in self.get("/metrics").splitlines():
-            if re.match(re.escape(name) + r"(\{| )", line):
+            if re.match(re.escape(name) + (" " if name.endswith("}") else r"(\{| )"), line):
                 total += float(line.rsplit(" ", 1)[1])
         return total
 
@@ -163,9 +164,16 @@ class Client:
         assert code == 0, f"the client left with {code}"
 
 
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
 def until(condition, what, patience=PATIENCE):
-    """Waits for `condition()`; says `what` did not happen otherwise."""
+    """Waits for `condition()`; says `what` (or what it returns) did not happen otherwise."""
     deadline = time.monotonic() + patience
     while not condition():
-        assert time.monotonic() < deadline, f"{what} did not happen in {patience} s"
+        assert time.monotonic() < deadline, f"{what() if callable(what) else what} did not happen in {patience} s"
         time.sleep(0.05)
