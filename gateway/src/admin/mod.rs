@@ -89,6 +89,7 @@ pub fn router(admin: Arc<Admin>) -> Router {
         .route("/api/v1/rollouts/{team}/{name}", get(rollouts::report))
         .route("/api/v1/rollouts/{team}/{name}/events", get(events::one))
         .route("/api/v1/rollouts/{team}/{name}/plan", get(rollouts::plan))
+        .route("/api/v1/rollouts/{team}/{name}/bundle", get(rollouts::bundle))
         .route("/api/v1/events", get(events::all))
         .route("/api/v1/explain", get(rollouts::explain))
         .route("/api/v1/collectors", get(api::collectors))
@@ -138,7 +139,7 @@ async fn index(State(admin): State<Arc<Admin>>) -> String {
          /api/v1/head         what is served, and the source it comes from\n\
          /api/v1/tiers        Tiers, their artefacts and their collectors\n\
          /api/v1/rollouts     Rollouts, their verdicts, and where their members stand\n\
-         /api/v1/rollouts/TEAM/NAME  one of them: report; below it /events, /plan\n\
+         /api/v1/rollouts/TEAM/NAME  one of them: report; below it /events, /plan, /bundle\n\
          /api/v1/events       every Rollout as it changes (server-sent events)\n\
          /api/v1/explain      where attributes lead, and why (?service.name=...&host.name=...)\n\
          /api/v1/collectors   who is connected, page by page (?limit=N&cursor=C)\n",

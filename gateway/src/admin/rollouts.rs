@@ -7,8 +7,9 @@ use std::sync::Arc;
 use axum::Json;
 use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
-use axum::http::StatusCode;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use render::rollout::bundle::Bundle;
 use render::rollout::explain::{Explanation, explain as explain_attributes};
 use render::rollout::plan::{Plan, Planner, label};
 use render::rollout::report::{ProposalState, RolloutReport};
@@ -168,6 +169,29 @@ pub async fn report(
             Some(refused) => refused.into_response(),
             None => not_judged(&id).into_response(),
         },
+    }
+}
+
+/// `/api/v1/rollouts/{team}/{name}/bundle`: the evidence bundle, byte for byte as a proposal
+/// would carry it now.
+pub async fn bundle(
+    State(admin): State<Arc<Admin>>,
+    Path((team, name)): Path<(String, String)>,
+) -> Response {
+    let id = format!("{team}/{name}");
+    let reports = admin.aggregator.reports();
+    let Some(report) = reports.get(&*id) else {
+        return match unknown(&admin, &id) {
+            Some(refused) => refused.into_response(),
+            None => not_judged(&id).into_response(),
+        };
+    };
+    match Bundle::of(report).and_then(|bundle| bundle.to_canonical_json()) {
+        Ok(bytes) => ([(header::CONTENT_TYPE, "application/json")], bytes).into_response(),
+        Err(error) => {
+            let problem = Problem { error: error.to_string() };
+            (StatusCode::INTERNAL_SERVER_ERROR, Json(problem)).into_response()
+        }
     }
 }
 

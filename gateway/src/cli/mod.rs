@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
 
+pub mod rollout;
 pub mod serve;
 pub mod token;
 pub mod value;
@@ -23,6 +24,8 @@ pub struct Cli {
 pub enum Command {
     /// Serve an estate's rendered configurations to collectors over OpAMP.
     Serve(Box<serve::ServeArgs>),
+    /// Show, judge, plan and explain Rollouts.
+    Rollout(Box<rollout::RolloutArgs>),
     /// Make bearer tokens for collectors and operators.
     Token(token::TokenArgs),
 }

@@ -390,7 +390,7 @@ mod tests {
         let line = ["gateway", "serve", "--estate", "dir"].iter().chain(arguments);
         match Cli::try_parse_from(line).unwrap().command {
             Command::Serve(arguments) => arguments.resolve(),
-            Command::Token(_) => unreachable!("the line says serve"),
+            Command::Rollout(_) | Command::Token(_) => unreachable!("the line says serve"),
         }
     }
 
