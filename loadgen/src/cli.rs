@@ -1,12 +1,13 @@
 //! The command line.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Context;
-use clap::Parser;
+use clap::{Args, Parser, Subcommand, ValueEnum};
 use loadgen::progress::{Bar, REDRAW};
+use loadgen::rehearse::{self, GivenGateway, Options};
 use loadgen::{Config, Report, Running, Transport};
 
 /// Simulates collectors against an OpAMP gateway and checks every offer against a plain model of
@@ -21,7 +22,11 @@ use loadgen::{Config, Report, Running, Transport};
 /// the run could not start.
 #[derive(Debug, Parser)]
 #[command(version, max_term_width = 100)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Option<Command>,
+
     /// How many collectors to simulate, at most 19,900 in one process
     #[arg(long, value_name = "N", default_value_t = 100)]
     collectors: u32,
@@ -31,8 +36,8 @@ pub(crate) struct Arguments {
     endpoint: String,
 
     /// The estate that the gateway serves, with its rendered files
-    #[arg(long, value_name = "DIR")]
-    estate: PathBuf,
+    #[arg(long, value_name = "DIR", required = true)]
+    estate: Option<PathBuf>,
 
     /// How to talk; what the URL says when absent
     #[arg(long, value_enum)]
@@ -93,9 +98,105 @@ pub(crate) struct Arguments {
     report: Option<PathBuf>,
 }
 
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Play a Rollout from a scenario file, with real gateways and a real repository.
+    ///
+    /// What happened is told on stdout. Exit: 0 when everything was as the scenario says; 1 when
+    /// anything was not; 2 when it could not be played.
+    Rehearse(Rehearse),
+}
+
+#[derive(Debug, Args)]
+struct Rehearse {
+    /// The scenario (TOML, see docs/rehearsals.md and fixtures/scenarios)
+    #[arg(long, value_name = "FILE")]
+    scenario: PathBuf,
+
+    /// The gateway's binary; absent, the one beside this binary
+    #[arg(long, value_name = "FILE")]
+    gateway: Option<PathBuf>,
+
+    /// Operators' address of a gateway that runs already, which serves estate.git in --keep
+    #[arg(long, value_name = "URL", requires_all = ["endpoint", "keep"])]
+    admin_url: Option<String>,
+
+    /// Collectors' URL of that gateway
+    #[arg(id = "endpoint", long = "endpoint", value_name = "URL", requires = "admin_url")]
+    endpoint: Option<String>,
+
+    /// Keep the repository, the stores, the bundles and the gateways' log there
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+
+    /// Form of what is told
+    #[arg(short, long, value_enum, default_value_t = Form::Text)]
+    output: Form,
+
+    /// Tell nothing on stderr while it goes on
+    #[arg(long)]
+    quiet: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Form {
+    Text,
+    Json,
+}
+
+impl Rehearse {
+    fn run(self) -> anyhow::Result<bool> {
+        let output = self.output;
+        let options = self.into_options()?;
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+        let outcome = runtime.block_on(async {
+            tokio::select! {
+                outcome = rehearse::run(&options) => Ok(outcome?),
+                // What it started ends with the future.
+                _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+            }
+        })?;
+        match output {
+            Form::Text => print!("{outcome}"),
+            Form::Json => println!("{}", serde_json::to_string_pretty(&outcome)?),
+        }
+        Ok(outcome.passed)
+    }
+
+    fn into_options(self) -> anyhow::Result<Options> {
+        let given = match (self.admin_url, self.endpoint) {
+            (Some(url), Some(endpoint)) => {
+                let admin = url.strip_prefix("http://").unwrap_or(&url).trim_end_matches('/');
+                let admin: SocketAddr = admin.parse().with_context(|| {
+                    format!("--admin-url: {url} is not http:// with an address and a port")
+                })?;
+                Some(GivenGateway { admin, endpoint })
+            }
+            _ => None,
+        };
+        let gateway = match self.gateway {
+            Some(gateway) => gateway,
+            None => std::env::current_exe()?.with_file_name("gateway"),
+        };
+        if !gateway.is_file() {
+            anyhow::bail!("there is no gateway at {}; name it with --gateway", gateway.display());
+        }
+        Ok(Options {
+            scenario: self.scenario,
+            gateway,
+            given,
+            keep: self.keep,
+            verbose: !self.quiet,
+        })
+    }
+}
+
 impl Arguments {
     /// Runs, prints the report, and says whether all was right.
     pub(crate) fn run(self) -> anyhow::Result<bool> {
+        if let Some(Command::Rehearse(rehearse)) = self.command {
+            return rehearse.run();
+        }
         let report_file = self.report.clone();
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let report = runtime.block_on(watch(self.into_config()))?;
@@ -122,7 +223,7 @@ impl Arguments {
             reply_timeout: self.reply_timeout,
             gzip: self.gzip,
             allow_lost_links: self.allow_lost_links,
-            ..Config::new(self.collectors, self.endpoint, self.estate)
+            ..Config::new(self.collectors, self.endpoint, self.estate.unwrap_or_default())
         }
     }
 }

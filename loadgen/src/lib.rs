@@ -3,7 +3,8 @@
 //! Read in this order: [`model`] (what must be offered, decided plainly), [`heads`] (how that
 //! changes while a run goes on), [`plan`] (who the collectors are), [`agent`] (how one behaves),
 //! [`ledger`] (how what it receives is judged), [`collector`] (both together, sans-IO), [`fleet`]
-//! (sockets, schedule, the run), [`report`].
+//! (sockets, schedule, the run), [`report`]; and [`rehearse`], which plays a whole Rollout with all of
+//! them.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), loadgen::RunError> {
@@ -29,6 +30,7 @@ mod link;
 pub mod model;
 pub mod plan;
 pub mod progress;
+pub mod rehearse;
 pub mod report;
 mod shared;
 #[cfg(test)]

@@ -11,6 +11,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 pub use parse::PlanError;
+pub(crate) use parse::{Place, RawPlan};
 pub use template::Template;
 
 use crate::model::{Attributes, Model, Value};
@@ -107,6 +108,17 @@ impl Plan {
             .map_err(|message| PlanError::whole(file, message))
     }
 
+    /// A plan that is part of another document.
+    pub(crate) fn from_raw(
+        raw: &RawPlan,
+        place: &Place<'_>,
+        collectors: u32,
+    ) -> Result<Self, PlanError> {
+        let (seed, behaviour, groups) = parse::read(raw, place)?;
+        Self::assemble(seed, behaviour, groups, collectors)
+            .map_err(|message| PlanError::whole(place.file, message))
+    }
+
     /// Derives a plan from an estate: every Tier with a selector gets a share, hosts that Cohorts
     /// name are among its collectors, some lack the hash attributes, some match nothing.
     ///
@@ -158,6 +170,11 @@ impl Plan {
     /// The name of a collector's group.
     pub fn group_name(&self, index: u32) -> &str {
         &self.group_of(index).0.name
+    }
+
+    /// A collector's number within its group, from 0.
+    pub fn number_in_group(&self, index: u32) -> u32 {
+        self.group_of(index).1
     }
 
     /// Compares every claim of the plan with where the model puts the collectors.

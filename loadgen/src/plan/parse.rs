@@ -20,14 +20,15 @@ pub struct PlanError {
 }
 
 impl PlanError {
-    pub(super) fn whole(at: &str, message: impl Into<String>) -> Self {
+    pub(crate) fn whole(at: &str, message: impl Into<String>) -> Self {
         Self { at: at.to_owned(), message: message.into() }
     }
 }
 
-#[derive(Deserialize)]
+/// A plan as it is written.
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+pub(crate) struct RawPlan {
     #[serde(default = "one")]
     seed: u64,
     heartbeat: Option<Spanned<String>>,
@@ -44,7 +45,7 @@ struct File {
     group: Option<Vec<Spanned<RawGroup>>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawGroup {
     name: Spanned<String>,
@@ -59,7 +60,7 @@ struct RawGroup {
     non_identifying: BTreeMap<String, Spanned<Raw>>,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, Deserialize)]
 #[serde(untagged, expecting = "a text, a list of texts, an integer or a boolean")]
 enum Raw {
     Text(String),
@@ -77,8 +78,17 @@ const EFFECTIVE_CONFIG_MAX: usize = 64 << 20;
 
 pub(super) fn parse(text: &str, file: &str) -> Result<(u64, Behaviour, Vec<Group>), PlanError> {
     let place = Place { text, file };
-    let raw: File = toml::from_str(text).map_err(|error| place.toml(&error))?;
-    let behaviour = place.behaviour(&raw)?;
+    let raw: RawPlan = toml::from_str(text).map_err(|error| place.toml(&error))?;
+    read(&raw, &place)
+}
+
+/// Makes sense of a plan that is part of the document at `place`.
+pub(super) fn read(
+    raw: &RawPlan,
+    place: &Place<'_>,
+) -> Result<(u64, Behaviour, Vec<Group>), PlanError> {
+    let file = place.file;
+    let behaviour = place.behaviour(raw)?;
     let Some(raw_groups) = &raw.group else {
         return Err(PlanError::whole(
             file,
@@ -137,13 +147,16 @@ pub(super) fn parse(text: &str, file: &str) -> Result<(u64, Behaviour, Vec<Group
     Ok((raw.seed, behaviour, groups))
 }
 
-struct Place<'t> {
-    text: &'t str,
-    file: &'t str,
+/// A document, for error texts.
+pub(crate) struct Place<'t> {
+    /// All of it.
+    pub(crate) text: &'t str,
+    /// What it is called.
+    pub(crate) file: &'t str,
 }
 
 impl Place<'_> {
-    fn behaviour(&self, raw: &File) -> Result<Behaviour, PlanError> {
+    fn behaviour(&self, raw: &RawPlan) -> Result<Behaviour, PlanError> {
         let defaults = Behaviour::default();
         let heartbeat =
             self.duration("heartbeat", raw.heartbeat.as_ref())?.unwrap_or(defaults.heartbeat);
@@ -235,7 +248,7 @@ impl Place<'_> {
             .collect()
     }
 
-    fn toml(&self, error: &toml::de::Error) -> PlanError {
+    pub(crate) fn toml(&self, error: &toml::de::Error) -> PlanError {
         let Some(span) = error.span() else {
             return PlanError::whole(self.file, error.message());
         };

@@ -7,4 +7,5 @@ mod testing;
 
 mod liars;
 mod model;
+mod scenarios;
 mod server;
