@@ -6,6 +6,7 @@ line ends in `# exits N`. `cargo run --release --bin X --` is the built binary X
 what CI runs anyway.
 """
 
+import os
 import pathlib
 import re
 import shutil
@@ -40,8 +41,9 @@ class Documentation(unittest.TestCase):
             work = pathlib.Path(scratch) / "repository"
             work.mkdir()
             shutil.copytree(ROOT / "fixtures" / "estates" / "demo", work / "fixtures" / "estates" / "demo")
-            if (ROOT / "loadgen" / "plans").exists():
-                shutil.copytree(ROOT / "loadgen" / "plans", work / "loadgen" / "plans")
+            for folder in (pathlib.Path("loadgen/plans"), pathlib.Path("fixtures/scenarios")):
+                if (ROOT / folder).exists():
+                    shutil.copytree(ROOT / folder, work / folder)
             background = []
             # The pages show the default ports; the test takes free ones.
             ports = {port: free_port() for port in (4320, 4321)}
@@ -63,6 +65,7 @@ class Documentation(unittest.TestCase):
                         run = subprocess.run(
                             ["bash", "-euo", "pipefail", "-c", command],
                             cwd=work, capture_output=True, text=True, timeout=180, stdin=subprocess.DEVNULL,
+                            env=os.environ | {"TIDEGATE_ADMIN_URL": f"http://127.0.0.1:{ports[4321]}"},
                         )
                         self.assertEqual(run.returncode, expected, f"{run.stdout}\n{run.stderr}")
             finally:

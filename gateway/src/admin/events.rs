@@ -44,8 +44,11 @@ const RETRY: &str = "retry: 2000\n\n";
 pub struct Streams {
     permits: Arc<Semaphore>,
     /// The newest report of each Rollout as an event, made once for all streams.
-    encoded: Mutex<BTreeMap<Box<str>, (Arc<RolloutReport>, Bytes)>>,
+    encoded: Mutex<BTreeMap<Box<str>, Encoded>>,
 }
+
+/// A report and the event that carries it.
+type Encoded = (Arc<RolloutReport>, Bytes);
 
 impl Default for Streams {
     fn default() -> Self {

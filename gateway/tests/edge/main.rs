@@ -5,6 +5,7 @@
 mod admin;
 mod cli;
 mod metrics;
+mod rollout;
 mod source_dir;
 mod source_git;
 mod source_snapshot;

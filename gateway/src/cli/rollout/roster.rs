@@ -49,16 +49,9 @@ pub type Attributes = [(String, String)];
 pub fn read(file: &Path, take: &mut dyn FnMut(u32, &Attributes)) -> Result<(), RosterError> {
     let unreadable = |error| RosterError::Unreadable { file: file.to_owned(), error };
     let mut reader = BufReader::new(File::open(file).map_err(unreadable)?);
-    let first = loop {
-        let ahead = reader.fill_buf().map_err(unreadable)?;
-        match ahead.iter().position(|byte| !byte.is_ascii_whitespace()) {
-            Some(at) => break Some(ahead[at]),
-            None if ahead.is_empty() => break None,
-            // Only blank: the line numbers of YAML do not count what is skipped here, and a roster
-            // that begins with thousands of blank lines is not worth more.
-            None => break None,
-        }
-    };
+    // What the first read brings is enough: nobody begins a roster with kilobytes of blanks.
+    let ahead = reader.fill_buf().map_err(unreadable)?;
+    let first = ahead.iter().copied().find(|byte| !byte.is_ascii_whitespace());
     let parsed = match first {
         Some(b'{') => json_lines(reader, take),
         _ => yaml_list(reader, take),
@@ -151,7 +144,7 @@ fn fault(at: Pos, why: &str) -> Fault {
 fn check_count(count: usize) -> Result<(), String> {
     match count {
         0 => Err("no attribute".to_owned()),
-        ..=ATTRIBUTES_MAX => Ok(()),
+        1..=ATTRIBUTES_MAX => Ok(()),
         _ => Err(format!("more than {ATTRIBUTES_MAX} attributes")),
     }
 }
@@ -160,7 +153,9 @@ fn check_count(count: usize) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    fn all(text: &str) -> Result<Vec<(u32, Vec<(String, String)>)>, String> {
+    type Collector = (u32, Vec<(String, String)>);
+
+    fn all(text: &str) -> Result<Vec<Collector>, String> {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("roster");
         std::fs::write(&file, text).unwrap();

@@ -9,6 +9,7 @@ pub(crate) mod git;
 pub(crate) mod http;
 pub(crate) mod opamp;
 pub(crate) mod pki;
+pub(crate) mod report;
 
 /// Longest that anything may take on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
