@@ -5,6 +5,8 @@
 //! figures add up and judges them again, so an invented bundle with a right digest does not pass.
 
 mod check;
+#[cfg(test)]
+mod tests;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -7,6 +7,8 @@
 mod classify;
 mod digest;
 mod scrub;
+#[cfg(test)]
+mod tests;
 
 pub use classify::{Class, Context, Owner, classify};
 pub use digest::{cohort_digest, error_id, halt_digest};
@@ -199,6 +201,9 @@ impl Record {
     }
 
     /// Whether its last word about the candidate is FAILED.
+    ///
+    /// Only the newest APPLIED is known, so one that cleared is forgotten for one of another
+    /// session that came within [`CLEARS_AFTER_MS`] of the FAILED: then it counts as failed.
     pub fn failed_now(&self) -> bool {
         match (self.failed, self.applied) {
             (None, _) => false,

@@ -3,6 +3,9 @@
 //! XXH3-128 of a tag byte and what identifies the collector; the tag keeps the three ways apart.
 //! `fixtures/vectors/identity.json` holds golden vectors.
 
+#[cfg(test)]
+mod tests;
+
 use smallvec::SmallVec;
 use xxhash_rust::xxh3::Xxh3;
 

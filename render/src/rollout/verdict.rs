@@ -3,6 +3,8 @@
 
 mod count;
 mod judge;
+#[cfg(test)]
+mod tests;
 
 pub use judge::{judge, unexplained};
 

@@ -43,7 +43,7 @@ pub(super) fn verdict(stated: &Verdict, judged: &Verdict, differences: &mut Vec<
         }
     }
     if stated.due_ms != judged.due_ms {
-        let text = |due: Option<u64>| due.map_or("none".to_owned(), |due| due.to_string());
+        let text = |due: Option<u64>| due.map_or_else(|| "none".to_owned(), |due| due.to_string());
         let (stated, judged) = (text(stated.due_ms), text(judged.due_ms));
         differences.push(format!("the verdict says due_ms {stated}, it is {judged}"));
     }

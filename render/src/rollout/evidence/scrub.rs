@@ -103,8 +103,12 @@ fn value_of(line: &str, at: usize) -> Option<Range<usize>> {
     let rest = &line[at..];
     let rest = rest.trim_start_matches(|c: char| c.is_ascii_alphanumeric() || "_-".contains(c));
     let rest = rest.trim_start_matches(['"', '\'', '\\', ' ']);
-    let rest = rest.strip_prefix(['=', ':'])?;
-    let mut rest = rest.trim_start_matches(['"', '\'', '\\', ' ']);
+    let rest = rest.strip_prefix(['=', ':'])?.trim_start_matches(['\\', ' ']);
+    if let Some(quote) = rest.chars().next().filter(|first| matches!(first, '"' | '\'')) {
+        let at = line.len() - rest.len() + 1;
+        return Some(at..line[at..].find(quote).map_or(line.len(), |length| at + length));
+    }
+    let mut rest = rest;
     for scheme in SCHEMES {
         rest = rest.strip_prefix(scheme).unwrap_or(rest);
     }

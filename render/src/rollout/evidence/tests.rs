@@ -1,0 +1,5 @@
+//! Laws of the merge, and what records mean.
+
+mod classify;
+mod merge;
+mod text;
