@@ -94,6 +94,8 @@ impl<'m> Merged<'m> {
     }
 
     /// The next field of the sub-message, over all of its pieces.
+    // hot: as above.
+    #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<(u32, Value<'m>)>, WireError> {
         loop {
             if let Some(found) = self.piece.next()? {

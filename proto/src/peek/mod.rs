@@ -252,5 +252,10 @@ fn bytes<'m>(value: Value<'m>, field: &'static str) -> Result<&'m [u8], PeekErro
 }
 
 fn text<'m>(value: Value<'m>, field: &'static str) -> Result<&'m str, PeekErrorKind> {
-    str::from_utf8(bytes(value, field)?).map_err(|_| PeekErrorKind::Utf8 { field })
+    utf8(bytes(value, field)?, field)
+}
+
+#[inline]
+fn utf8<'m>(bytes: &'m [u8], field: &'static str) -> Result<&'m str, PeekErrorKind> {
+    str::from_utf8(bytes).map_err(|_| PeekErrorKind::Utf8 { field })
 }
