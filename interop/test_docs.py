@@ -52,7 +52,7 @@ class Documentation(unittest.TestCase):
                     if line.startswith(ELSEWHERE):
                         continue
                     expected = int(found.group(1)) if (found := re.search(r"# exits (\d+)$", line)) else 0
-                    command = re.sub(r"cargo run --release --bin (\w+) --", lambda m: str(BINARIES / m.group(1)), line)
+                    command = re.sub(r"cargo run --release --bin ([\w-]+) --", lambda m: str(BINARIES / m.group(1)), line)
                     for default, free in ports.items():
                         command = command.replace(f"127.0.0.1:{default}", f"127.0.0.1:{free}")
                     if command.startswith(str(BINARIES / "loadgen")) and "--endpoint" not in command:
