@@ -28,11 +28,6 @@ NOT_YET = {
     "tidegate_rollout_verdict": {"rollout", "verdict"},
     "tidegate_uplink_connected": set(),
     "tidegate_uplink_lag_records": set(),
-    # Of the process, under the names that Prometheus' own client libraries give them.
-    "process_cpu_seconds_total": set(),
-    "process_max_fds": set(),
-    "process_open_fds": set(),
-    "process_resident_memory_bytes": set(),
 }
 
 

@@ -240,6 +240,12 @@ impl<L: Label> HistogramFamily<L> {
     }
 }
 
+/// A metric without labels that is read when it is asked for.
+pub(super) fn write_single(definition: &Definition, value: f64, out: &mut String) {
+    header(definition, out);
+    sample(out, definition.name, definition.labels, &[], &value.to_string());
+}
+
 fn cell<C: Default>(cells: &Cells<C>, definition: &Definition, labels: &[&str]) -> Arc<C> {
     debug_assert_eq!(labels.len(), definition.labels.len(), "{}", definition.name);
     let key = labels.iter().map(|value| Box::from(*value)).collect();

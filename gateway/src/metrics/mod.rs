@@ -11,6 +11,7 @@ use metrics_exporter_prometheus::{PrometheusBuilder, PrometheusHandle};
 pub mod family;
 pub mod labels;
 pub mod names;
+mod process;
 
 use family::{CounterFamily, GaugeFamily, Histogram, HistogramFamily};
 use labels::{Closed, FetchOutcome, FullStateReason, Label, RejectReason, Transport};
@@ -190,6 +191,7 @@ impl Metrics {
         self.message_handle.render(names::MESSAGE_HANDLE, &mut out);
         self.push_seconds.render(names::PUSH_SECONDS, &mut out);
         self.source_fetch.render(&mut out);
+        process::render(&mut out);
         out
     }
 }

@@ -132,6 +132,14 @@ definitions! {
         "When the served certificate ends; absent without TLS.";
     LOG_LINES_DROPPED: Counter "tidegate_log_lines_dropped_total" [] Add
         "Log lines caused by peers that sampling left out.";
+    PROCESS_CPU_SECONDS: Counter "process_cpu_seconds_total" [] Add
+        "CPU time of the gateway, user and system; not of the git commands that it runs.";
+    PROCESS_RESIDENT_BYTES: Gauge "process_resident_memory_bytes" [] Add
+        "Memory of the gateway that is resident; sockets are the kernel's, and not in it.";
+    PROCESS_OPEN_FDS: Gauge "process_open_fds" [] Add
+        "Its open descriptors: a link is one.";
+    PROCESS_MAX_FDS: Gauge "process_max_fds" [] Add
+        "How many it may have.";
 }
 
 /// `docs/metrics.md`, to the byte.
