@@ -16,6 +16,8 @@ NOT_YET = {
     "tidegate_evidence_age_seconds": set(),
     "tidegate_evidence_events_total": set(),
     "tidegate_evidence_replicas": set(),
+    "tidegate_evidence_store_failures_total": {"reason"},
+    "tidegate_evidence_store_up": set(),
     "tidegate_proposals_total": {"kind", "outcome"},
     "tidegate_rollout_abort_ratio": {"rollout"},
     "tidegate_rollout_brake": {"rollout"},

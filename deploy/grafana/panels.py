@@ -162,6 +162,14 @@ ROLLOUTS = Dashboard(
             unit="ops", width=8,
         ),
         Panel(
+            "Store", "timeseries",
+            (
+                (f"min by (instance) (tidegate_evidence_store_up{{{F}}})", "{{instance}} writable"),
+                (f"sum by (instance, reason) (increase(tidegate_evidence_store_failures_total{{{F}}}{RATE}))", "{{instance}} {{reason}}"),
+            ),
+            "1 while what is halted survives a restart; nothing without `--store`.",
+        ),
+        Panel(
             "Proposals", "timeseries",
             ((f"sum by (kind, outcome) (increase(tidegate_proposals_total{{{F}}}{RATE}))", "{{kind}}: {{outcome}}"),),
             "Branches pushed, found, refused.",
