@@ -1,10 +1,11 @@
-//! P3 and P3b: to fill the slots of a description, to match it and to decide its membership takes
-//! no allocation, however many Tiers there are.
+//! P3 and P3b: to fill the slots of a description, to match it, to decide its membership and to tell
+//! the collector apart takes no allocation, however many Tiers there are.
 #![expect(clippy::unwrap_used, reason = "a test ends where it cannot go on")]
 
 use benches::counting::{Counting, allocations};
 use benches::synthetic::{self, Size};
 use render::rollout::cohort::{Cohorts, member};
+use render::rollout::identity::{INLINE_ATTRIBUTES, identity, plain};
 use render::snapshot::{Arm, Snapshot, compile, served};
 
 #[global_allocator]
@@ -16,7 +17,7 @@ fn snapshot(tiers: usize) -> Snapshot {
     compile(&served, |artefact, _| artefact.bytes().clone()).unwrap()
 }
 
-fn borrowed(list: &[(String, String)]) -> impl Iterator<Item = (&str, Option<&str>)> {
+fn borrowed(list: &[(String, String)]) -> impl Iterator<Item = (&str, Option<&str>)> + Clone {
     list.iter().map(|(name, value)| (name.as_str(), Some(value.as_str())))
 }
 
@@ -64,6 +65,26 @@ fn membership_allocates_nothing_also_where_the_hash_is_streamed() {
         assert_eq!(count, 0, "salt {salt:?}");
         assert!(membership.is_member());
     }
+}
+
+#[test]
+fn telling_a_collector_apart_allocates_nothing_up_to_32_attributes() {
+    let mut rollout = snapshot(20).rollouts[0].rollout.clone();
+    let reported = |count: usize| -> Vec<(String, String)> {
+        (0..count).map(|n| (format!("key-{}", n * 7 % count), "v".repeat(100))).collect()
+    };
+    let few = reported(INLINE_ATTRIBUTES);
+    let find = |name: &str| few.iter().find(|(key, _)| key == name).map(|(_, value)| &**value);
+    let uid = [7; 16];
+    let (count, by_attributes) = allocations(|| identity(&rollout, borrowed(&few), find, &uid));
+    assert_eq!(count, 0);
+    assert_eq!(allocations(|| plain(borrowed(&few), &uid)), (0, by_attributes));
+    rollout.identity = vec!["key-3".to_owned(), "key-1".to_owned()];
+    let (count, by_list) = allocations(|| identity(&rollout, borrowed(&few), find, &uid));
+    assert_eq!(count, 0);
+    assert_ne!(by_list, by_attributes);
+    let many = reported(INLINE_ATTRIBUTES + 1);
+    assert!(allocations(|| plain(borrowed(&many), &uid)).0 > 0, "the limit is where it is said");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! A bundle is the same, different, or unreadable.
 
+use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
@@ -325,4 +326,18 @@ fn what_is_no_bundle_is_unreadable() {
     let mut huge = report();
     huge.times.now_ms = u64::MAX;
     assert_eq!(Bundle::of(&huge), Err(BundleError::Number(u64::MAX)));
+}
+
+proptest! {
+    #[test]
+    fn one_changed_byte_is_never_the_same_but_for_white_space(at: prop::sample::Index, byte: u8) {
+        let good = bytes_of(&report());
+        let mut bytes = good.clone();
+        let at = at.index(bytes.len());
+        bytes[at] = byte;
+        let is_same_text = serde_json::from_slice::<Value>(&bytes)
+            .is_ok_and(|value| value == serde_json::from_slice::<Value>(&good).unwrap());
+        let same = verify(&bytes).is_ok_and(|verified| verified.same);
+        prop_assert_eq!(same, is_same_text, "byte {} of {}", at, String::from_utf8_lossy(&bytes));
+    }
 }
