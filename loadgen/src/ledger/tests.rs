@@ -7,7 +7,7 @@ use render::tree::Tree;
 
 use super::*;
 use crate::heads::Head;
-use crate::model::Model;
+use crate::model::{Model, short};
 use crate::plan::Plan;
 use crate::testing::Estate;
 
@@ -335,6 +335,64 @@ fn bytes_beyond_acks_are_counted_for_the_head_in_force() {
     desk.change(1_000, |estate| estate.set_stage(1));
     desk.ledger.handle_ack(1_100, 23, &desk.heads);
     assert_eq!(desk.close().beyond_by_epoch, [(1, 23)]);
+}
+
+#[test]
+fn a_member_on_which_the_candidate_failed_is_told_the_base_and_never_the_candidate_again() {
+    let mut desk = Desk::new();
+    let candidate = desk.change(0, |estate| estate.set_stage(1));
+    let base = desk.expected(0);
+    desk.sent(0, Sent::Full);
+    assert!(desk.offer(20 * WINDOW, &candidate).right.is_some());
+    desk.sent(20 * WINDOW, Sent::Delta);
+    desk.ledger.handle_failed(short(&candidate.hash));
+    assert_eq!(desk.ledger.failed(), 0);
+    assert!(desk.offer(21 * WINDOW, &base).right.is_some());
+    assert_eq!(desk.ledger.failed(), 1, "the offer was the reply");
+    desk.offer(22 * WINDOW, &candidate);
+    let closed = desk.close();
+    assert_eq!(closed.candidate_offers, 2);
+    assert_eq!(closed.wrongs, [(Wrong::OfferedAgain, 1)]);
+}
+
+#[test]
+fn a_failure_that_was_not_acknowledged_need_not_be_known() {
+    let mut desk = Desk::new();
+    let candidate = desk.change(0, |estate| estate.set_stage(1));
+    desk.sent(0, Sent::Full);
+    desk.offer(20 * WINDOW, &candidate);
+    desk.sent(20 * WINDOW, Sent::Delta);
+    desk.ledger.handle_failed(short(&candidate.hash));
+    desk.ledger.handle_restarted();
+    desk.sent(21 * WINDOW, Sent::Full);
+    desk.offer(21 * WINDOW, &candidate);
+    desk.check(&[]);
+}
+
+#[test]
+fn a_braked_candidate_is_kept_from_members_and_must_not_come_late() {
+    let mut desk = Desk::new();
+    let candidate = desk.change(0, |estate| estate.set_stage(1));
+    let base = desk.expected(0);
+    let brake = 20 * WINDOW;
+    desk.heads.set_brake(short(&candidate.hash), true, brake);
+    desk.sent(0, Sent::Full);
+    assert!(desk.offer(brake, &base).right.is_some());
+    desk.offer(brake + BRAKE_LATE, &candidate);
+    desk.ledger.handle_restarted();
+    desk.sent(brake, Sent::Full);
+    desk.offer(brake + BRAKE_LATE + 1, &candidate);
+    desk.check(&[(Wrong::Braked, 1)]);
+}
+
+#[test]
+fn a_member_is_not_told_the_base_for_no_reason() {
+    let mut desk = Desk::new();
+    desk.change(0, |estate| estate.set_stage(1));
+    let base = desk.expected(0);
+    desk.sent(0, Sent::Full);
+    desk.offer(20 * WINDOW, &base);
+    desk.check(&[(Wrong::Offer, 1)]);
 }
 
 /// What an offer carries.

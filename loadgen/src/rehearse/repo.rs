@@ -224,7 +224,7 @@ impl Repo {
         by: Option<Signature>,
     ) -> Result<String, Trouble> {
         let by = by.unwrap_or(Signature { who: HUMAN, unix_seconds: 0 });
-        let date = format!("{} +0000", by.unix_seconds);
+        let date = format!("@{} +0000", by.unix_seconds);
         let mut command = Command::new("git");
         // Nothing of whoever runs this, neither their settings nor a repository around them.
         for (name, _) in std::env::vars_os() {
