@@ -1,5 +1,5 @@
-"""A real Prometheus with the shipped rules scrapes two gateways under load, and is asked every
-panel's query."""
+"""A real Prometheus with the shipped rules scrapes two gateways under load: it is asked every panel's
+query, and which alerts fire."""
 
 import json
 import pathlib
@@ -27,12 +27,17 @@ EMPTY = {
 
 
 class Prometheus:
-    """The shipped scrape and rules, every second instead of every 15."""
+    """The shipped scrape and rules, every second instead of every 15; `sooner` alerts fire after one
+    second, and a head is stale after five."""
 
-    def __init__(self, folder, targets):
+    def __init__(self, folder, targets, sooner=()):
         for name in ("tidegate.rules.yml", "tidegate.alerts.yml", "scrape.yml"):
             text = (RULES / name).read_text()
             text = re.sub(r"interval: 15s$", "interval: 1s", text, flags=re.M)
+            for alert in sooner:
+                text = re.sub(rf"(alert: {alert}\n(?:(?!- alert).)*?for: )\d+[mh]", r"\g<1>1s", text, flags=re.S)
+            if "HeadStale" in sooner:
+                text = text.replace("timestamp_seconds > 600\n", "timestamp_seconds > 5\n")
             text = text.replace('targets: ["127.0.0.1:4321"]', f"targets: {json.dumps(targets)}")
             (folder / name).write_text(text)
         self.address = f"127.0.0.1:{free_port()}"
@@ -54,6 +59,9 @@ class Prometheus:
     def ask(self, query):
         return self.get("/api/v1/query", query=query)["result"]
 
+    def firing(self):
+        return {(alert["metric"]["alertname"], alert["metric"]["severity"]) for alert in self.ask('ALERTS{alertstate="firing"}')}
+
     def up(self):
         try:
             return len(self.ask("up == 1"))
@@ -73,17 +81,24 @@ class Panels(unittest.TestCase):
         self.addCleanup(self.estate.close)
         self.gateways = [Gateway(self.estate) for _ in range(2)]
         for gateway in self.gateways:
-            self.addCleanup(gateway.close)
-        self.prometheus = Prometheus(self.folder, [gateway.admin for gateway in self.gateways])
+            self.addCleanup(self.end, gateway)
+
+    def end(self, gateway):
+        if gateway.process.returncode is None:
+            gateway.close()
+        else:
+            gateway.process.stdout.close()
+
+    def scrape(self, sooner=()):
+        self.prometheus = Prometheus(self.folder, [gateway.admin for gateway in self.gateways], sooner)
         self.addCleanup(self.prometheus.close)
         until(lambda: self.prometheus.up() == 2, "both gateways are scraped")
 
-    def loadgen(self, gateway, scheme, collectors):
+    def loadgen(self, gateway, scheme, collectors, *flags):
         process = subprocess.Popen(
             [
                 BINARIES / "loadgen", "--estate", self.estate.dir, "--collectors", str(collectors),
-                "--endpoint", f"{scheme}://{gateway.opamp}/v1/opamp", "--heartbeat", "1s", "--expect-changes", "1",
-                "--head-window", "5s",
+                "--endpoint", f"{scheme}://{gateway.opamp}/v1/opamp", "--heartbeat", "1s", *flags,
             ],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )
@@ -126,7 +141,12 @@ class Panels(unittest.TestCase):
         return [row for row, data in self.answers().items() if not data and row[1] not in EMPTY]
 
     def test_every_panel_of_existing_metrics_shows_data(self):
-        running = [self.loadgen(self.gateways[0], "ws", 110), self.loadgen(self.gateways[1], "http", 110)]
+        self.scrape()
+        until_changed = ("--expect-changes", "1", "--head-window", "5s")
+        running = [
+            self.loadgen(self.gateways[0], "ws", 110, *until_changed),
+            self.loadgen(self.gateways[1], "http", 110, *until_changed),
+        ]
         until(lambda: sum(g.metric("tidegate_connections") for g in self.gateways) >= 220, "all are connected")
         self.provoke()
         until(lambda: not self.missing(), lambda: f"data for {self.missing()}")
@@ -137,10 +157,28 @@ class Panels(unittest.TestCase):
             self.assertIsNone(process.poll(), "loadgen ended before the panels were asked")
         rules = [rule for group in self.prometheus.get("/api/v1/rules")["groups"] for rule in group["rules"]]
         self.assertEqual([rule["name"] for rule in rules if rule["health"] != "ok"], [])
-        self.assertEqual({rule["name"] for rule in rules if rule.get("state") == "firing"}, set())
+        self.assertEqual(self.prometheus.firing(), set())
         # The panels add up to what is there.
         self.assertEqual(self.prometheus.ask("sum(fleet:tidegate_connections:sum)")[0]["value"][1], "220")
         self.assertEqual(self.prometheus.ask('max(fleet:tidegate_heads:count{fleet="main"})')[0]["value"][1], "1")
+
+    def test_a_stale_head_and_a_replica_that_is_gone_are_alerted(self):
+        self.scrape(sooner=("HeadStale", "HeadRefused", "ReplicaDown"))
+        staying, ending = self.gateways
+        self.loadgen(staying, "ws", 20, "--duration", "40s")
+        until(lambda: staying.metric("tidegate_connections") >= 20, "all are connected")
+        self.assertEqual(self.prometheus.firing(), set())
+
+        ending.process.kill()
+        ending.process.wait(PATIENCE)
+        until(lambda: self.prometheus.firing() == {("ReplicaDown", "warning")}, lambda: f"{self.prometheus.firing()}")
+
+        rollout = "teams/data-flow/rollouts/bridge-canary.yaml"
+        self.estate.change(rollout, "stage: 1\n", "stage: 9\n")
+        broken = {("ReplicaDown", "warning"), ("HeadRefused", "critical"), ("HeadStale", "warning")}
+        until(lambda: self.prometheus.firing() == broken, lambda: f"{self.prometheus.firing()}")
+        self.estate.change(rollout, "stage: 9\n", "stage: 1\n")
+        until(lambda: ("HeadStale", "warning") not in self.prometheus.firing(), "the head is fresh again")
 
 
 def recorded_needs():

@@ -8,7 +8,7 @@ import unittest
 import yaml
 
 import promql
-from harness import ROOT
+from harness import BINARIES, ROOT
 
 FOLDER = ROOT / "deploy" / "prometheus"
 RUNBOOKS = ROOT / "docs" / "runbooks"
@@ -95,6 +95,9 @@ class Prometheus(unittest.TestCase):
         pages = {path.stem: path.read_text() for path in RUNBOOKS.glob("*.md") if path.stem != "README"}
         self.assertEqual(set(pages), {rule["alert"] for rule in alerts()})
         routes = re.findall(r'route\("([^"]+)"', (ROOT / "gateway/src/admin/mod.rs").read_text())
+        commands = subprocess.run(
+            [BINARIES / "gateway", "rollout", "--help"], check=True, capture_output=True, text=True
+        ).stdout
         index = (RUNBOOKS / "README.md").read_text()
         for name, page in pages.items():
             with self.subTest(runbook=name):
@@ -106,6 +109,8 @@ class Prometheus(unittest.TestCase):
                 self.assertIn(f"({name}.md)", index)
                 for path in re.findall(r"(?:127\.0\.0\.1:4321|REPLICA)(/[\w/]*)", page):
                     self.assertIn(path.replace("team/name", "{team}/{name}"), routes)
+                for command in re.findall(r"gateway rollout (\w+)", page):
+                    self.assertIn(f"  {command} ", commands)
                 for query in re.findall(r"^```promql\n(.*?)^```", page, re.M | re.S):
                     for line in query.splitlines():
                         self.assertEqual(promql.faults(line, promql.recorded(load("tidegate.rules.yml"))), [])
