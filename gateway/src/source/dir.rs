@@ -4,11 +4,13 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use render::snapshot::served;
+use render::snapshot::served::{self, Served};
 use render::tree::Tree;
 use xxhash_rust::xxh3::Xxh3;
 
+use super::git::GitError;
 use super::git::command::Git;
+use super::git::history::HistoryReader;
 use super::{Loaded, SourceError};
 use crate::reload::Stamp;
 
@@ -30,12 +32,13 @@ const GIT_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct DirSource {
     dir: PathBuf,
     seen: Option<u128>,
+    history: HistoryReader,
 }
 
 impl DirSource {
     /// Nothing is read yet.
     pub fn new(dir: PathBuf) -> Self {
-        Self { dir, seen: None }
+        Self { dir, seen: None, history: HistoryReader::default() }
     }
 
     /// See [`super::Source::look`].
@@ -66,9 +69,43 @@ impl DirSource {
             return Err(SourceError::NotAnEstate { place: label });
         }
         let (commit, commit_unix_ms) = head_of(&self.dir).unzip();
-        let served = served::from_tree(&tree, commit.as_deref())?;
+        let mut served = served::from_tree(&tree, commit.as_deref())?;
+        if let Some(commit) = &commit {
+            self.tell_history(commit, &mut served);
+        }
         self.seen = Some(looks);
         Ok(Some(Loaded { served, commit_unix_ms, made_unix_ms: commit_unix_ms }))
+    }
+}
+
+impl DirSource {
+    /// History counts where it is whole and the working tree's stage is HEAD's; else a stage began
+    /// when it was first seen here.
+    fn tell_history(&mut self, commit: &str, served: &mut Served) {
+        if served.rollouts.is_empty() {
+            return;
+        }
+        let git = Git::in_worktree(&self.dir, GIT_TIMEOUT);
+        let filled = git.text(&["rev-parse", "--is-shallow-repository"]).and_then(|shallow| {
+            if shallow.trim() == "false" {
+                self.history.fill(&git, commit, "", false, served)
+            } else {
+                Ok(served.rollouts.keys().map(|id| id.to_string()).collect())
+            }
+        });
+        match filled {
+            Ok(untold) if untold.is_empty() => {}
+            Ok(untold) => {
+                let rollouts = untold.join(", ");
+                tracing::info!(
+                    %rollouts,
+                    "git history does not tell when the stage of these Rollouts began: it counts \
+                     from when it is first seen here"
+                );
+            }
+            Err(error @ GitError::Timeout { .. }) => tracing::warn!(%error, "history is not read"),
+            Err(error) => tracing::debug!(%error, "git does not tell the history of the estate"),
+        }
     }
 }
 

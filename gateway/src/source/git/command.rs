@@ -1,6 +1,6 @@
 //! One git command: its environment, its deadline, and what it said.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -22,6 +22,8 @@ pub struct Git {
     timeout: Duration,
     /// Kept out of the command line, where every user of the machine could read its credentials.
     remote: Option<String>,
+    /// Set on top of what every command gets.
+    variables: Vec<(&'static str, OsString)>,
 }
 
 #[derive(Clone, Debug)]
@@ -34,12 +36,19 @@ impl Git {
     /// In a bare repository whose remote `origin` is `remote`.
     pub fn bare(git_dir: &Path, remote: &str, timeout: Duration) -> Self {
         let place = At::Bare(git_dir.to_owned());
-        Self { place, timeout, remote: Some(remote.to_owned()) }
+        Self { place, timeout, remote: Some(remote.to_owned()), variables: Vec::new() }
     }
 
     /// In a checkout; nothing is fetched.
     pub fn in_worktree(dir: &Path, timeout: Duration) -> Self {
-        Self { place: At::Worktree(dir.to_owned()), timeout, remote: None }
+        Self { place: At::Worktree(dir.to_owned()), timeout, remote: None, variables: Vec::new() }
+    }
+
+    /// The same with these environment variables.
+    pub fn with(&self, variables: impl IntoIterator<Item = (&'static str, OsString)>) -> Self {
+        let mut git = self.clone();
+        git.variables.extend(variables);
+        git
     }
 
     /// Runs `git ARGUMENTS` and gives what it printed, as text.
@@ -144,6 +153,7 @@ impl Git {
                 .env("GIT_CONFIG_KEY_0", "remote.origin.url")
                 .env("GIT_CONFIG_VALUE_0", OsStr::new(remote));
         }
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
         command
     }
 
@@ -159,7 +169,15 @@ impl Git {
 const TEXT_BYTES_MAX: u64 = 64 << 10;
 
 fn name(arguments: &[&str]) -> String {
-    format!("git {}", arguments.first().copied().unwrap_or_default())
+    let mut words = arguments.iter();
+    while let Some(word) = words.next() {
+        match *word {
+            // A setting, and its value.
+            "-c" => drop(words.next()),
+            word => return format!("git {word}"),
+        }
+    }
+    "git".to_owned()
 }
 
 fn read(pipe: Option<impl Read>, limit: u64) -> Vec<u8> {

@@ -4,18 +4,18 @@
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use render::snapshot::served;
+use render::snapshot::served::{self, Served};
 use render::tree::Tree;
-use sha2::{Digest, Sha256};
-use tempfile::TempDir;
 
 use super::{Loaded, SourceError};
-use crate::tokens::new::hex;
 
+pub mod clone;
 pub mod command;
-mod objects;
+pub mod history;
+pub(crate) mod objects;
 
-use command::Git;
+use clone::Clone;
+use history::HistoryReader;
 
 /// Where the fetched commit is kept in the clone.
 const HEAD_REF: &str = "refs/tidegate/head";
@@ -86,18 +86,19 @@ impl GitError {
     }
 }
 
+/// Looks between two tries to fetch a history that could not be had.
+const HISTORY_LOOKS: u32 = 10;
+
 /// A remote, its clone, and the commit that last gave a head.
 #[derive(Debug)]
 pub struct RepoSource {
-    git: Git,
-    url: String,
+    clone: Clone,
     refspec: String,
     folder: String,
-    root: PathBuf,
-    clone: PathBuf,
-    /// Removed with the source.
-    temporary: Option<TempDir>,
     seen: Option<String>,
+    history: HistoryReader,
+    /// Looks until history is asked for again; `None` while nothing is missing.
+    history_due: Option<u32>,
 }
 
 impl RepoSource {
@@ -113,44 +114,19 @@ impl RepoSource {
         cache: Option<&Path>,
         timeout: Duration,
     ) -> Result<Self, GitError> {
-        let failed = |place: &Path| {
-            let place = place.to_owned();
-            move |error: std::io::Error| GitError::Cache { place, why: error.to_string() }
-        };
-        let temporary = match cache {
-            Some(_) => None,
-            None => Some(
-                tempfile::Builder::new()
-                    .prefix("tidegate-")
-                    .tempdir()
-                    .map_err(failed(&std::env::temp_dir()))?,
-            ),
-        };
-        let root = match (&temporary, cache) {
-            (Some(temporary), _) => temporary.path().to_owned(),
-            (None, Some(cache)) => cache.to_owned(),
-            (None, None) => unreachable!("a cache is given or made"),
-        };
-        std::fs::create_dir_all(&root).map_err(failed(&root))?;
-        let root = root.canonicalize().map_err(failed(&root))?;
-        let clone = root.join("estate.git");
-        let url = absolute(url);
         Ok(Self {
-            git: Git::bare(&clone, &url, timeout),
-            url,
+            clone: Clone::new(url, cache, "estate", timeout)?,
             refspec: format!("+{}:{HEAD_REF}", reference.unwrap_or("HEAD")),
             folder: folder.to_owned(),
-            root,
-            clone,
-            temporary,
             seen: None,
+            history: HistoryReader::default(),
+            history_due: None,
         })
     }
 
-    /// The temporary clone, if there is one. Dropping the source removes it; a process that ends
-    /// while a look is under way has to do it itself.
+    /// See [`Clone::temporary`].
     pub fn temporary(&self) -> Option<&Path> {
-        self.temporary.as_ref().map(TempDir::path)
+        self.clone.temporary()
     }
 
     /// See [`super::Source::look`].
@@ -159,118 +135,112 @@ impl RepoSource {
     ///
     /// As there.
     pub fn look(&mut self) -> Result<Option<Loaded>, SourceError> {
-        let _lock = self.lock()?;
-        self.prepare()?;
-        self.fetch()?;
+        let _lock = self.clone.open()?;
+        // A clone that was deepened for a Rollout stays so: its history grows by what is new.
+        let deep = self.clone.dir().join(HEAD_REF).exists() && !self.clone.is_shallow();
+        self.fetch(if deep { None } else { Some("--depth=1") })?;
         let read = self.read();
         if let Err(SourceError::Git(GitError::Failed { .. } | GitError::Output { .. })) = &read {
             // What was fetched cannot be read: the clone is damaged, and the next look makes
             // another one.
-            tracing::warn!(clone = %self.clone.display(), "the clone is damaged and is replaced");
-            self.remove_clone()?;
+            let dir = self.clone.dir();
+            tracing::warn!(clone = %dir.display(), "the clone is damaged and is replaced");
+            self.clone.remove()?;
         }
         read
     }
 
-    /// Several replicas may share one cache: one at a time looks.
-    fn lock(&self) -> Result<std::fs::File, GitError> {
-        let place = self.root.join("estate.lock");
-        let file = std::fs::OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(&place)
-            .map_err(|error| self.cache_error(error.to_string()))?;
-        rustix::fs::flock(&file, rustix::fs::FlockOperation::LockExclusive)
-            .map_err(|error| self.cache_error(error.to_string()))?;
-        Ok(file)
-    }
-
-    /// Makes the clone, or one afresh if it belongs to another remote.
-    fn prepare(&self) -> Result<(), GitError> {
-        let marker = self.clone.join("tidegate-remote");
-        let identity = hex(&Sha256::digest(self.url.as_bytes()));
-        if self.clone.exists() {
-            if std::fs::read_to_string(&marker).is_ok_and(|known| known == identity) {
-                self.remove_stale_locks();
-                return Ok(());
-            }
-            if !marker.exists() && !self.clone.join("HEAD").exists() {
-                let why = format!("{} is in the way and no clone", self.clone.display());
-                return Err(self.cache_error(why));
-            }
-            tracing::warn!(clone = %self.clone.display(), "it is of another remote: replaced");
-            self.remove_clone()?;
-        }
-        self.git.text(&["init", "--quiet", "--bare", "--template="])?;
-        std::fs::write(&marker, identity).map_err(|error| self.cache_error(error.to_string()))
-    }
-
-    /// A git that was killed leaves locks behind; under our own lock nobody else holds them.
-    fn remove_stale_locks(&self) {
-        let files = ["shallow.lock", "config.lock", "packed-refs.lock", "HEAD.lock"];
-        for file in files.into_iter().chain(["refs/tidegate/head.lock"]) {
-            // Nearly always there is none.
-            let _ = std::fs::remove_file(self.clone.join(file));
-        }
-    }
-
-    fn remove_clone(&self) -> Result<(), GitError> {
-        std::fs::remove_dir_all(&self.clone).map_err(|error| self.cache_error(error.to_string()))
-    }
-
-    fn fetch(&self) -> Result<(), GitError> {
-        let arguments = [
-            "fetch",
-            "--quiet",
-            "--no-tags",
-            "--recurse-submodules=no",
-            "--depth=1",
-            "--filter=blob:none",
-            "origin",
-            &self.refspec,
-        ];
-        self.git.text(&arguments).map(drop)
+    fn fetch(&self, depth: Option<&str>) -> Result<(), GitError> {
+        let mut arguments = vec!["fetch", "--quiet", "--no-tags", "--recurse-submodules=no"];
+        arguments.extend(depth);
+        arguments.extend(["--filter=blob:none", "origin", &self.refspec]);
+        self.clone.git().text(&arguments).map(drop)
     }
 
     fn read(&mut self) -> Result<Option<Loaded>, SourceError> {
         let head = format!("{HEAD_REF}^{{commit}}");
-        let (commit, commit_unix_ms) = self.git.commit(&head)?;
+        let (commit, commit_unix_ms) = self.clone.git().commit(&head)?;
         let commit = &*commit;
-        if self.seen.as_deref() == Some(commit) {
+        let history_due = match &mut self.history_due {
+            Some(looks @ 1..) => {
+                *looks -= 1;
+                false
+            }
+            Some(0) => true,
+            None => false,
+        };
+        if self.seen.as_deref() == Some(commit) && !history_due {
             return Ok(None);
         }
         self.seen = None;
         let place = self.place(commit);
-        let files = objects::read(&self.git, commit, &self.folder)?;
+        let files = objects::read(self.clone.git(), commit, &self.folder)?;
         if !files.keys().any(|path| path.starts_with("teams/")) {
             return Err(SourceError::NotAnEstate { place });
         }
-        let served = served::from_tree(&Tree { label: place, files }, Some(commit))?;
+        let mut served = served::from_tree(&Tree { label: place, files }, Some(commit))?;
+        self.tell_history(commit, &mut served);
         self.seen = Some(commit.to_owned());
         let commit_unix_ms = Some(commit_unix_ms);
         Ok(Some(Loaded { served, commit_unix_ms, made_unix_ms: commit_unix_ms }))
     }
 
-    /// What error texts put before a path: the repository, the commit, and the folder.
-    fn place(&self, commit: &str) -> String {
-        let url = url_without_credentials(&self.url);
-        let commit = super::poll::short(commit);
-        format!("{url}@{commit}:{}", self.folder).trim_end_matches(':').to_owned()
+    /// A head is served without its history rather than not at all.
+    fn tell_history(&mut self, commit: &str, served: &mut Served) {
+        if served.rollouts.is_empty() {
+            self.history_due = None;
+            return;
+        }
+        if self.clone.is_shallow() {
+            if self.history_due.is_some_and(|looks| looks > 0) {
+                return;
+            }
+            // The first Rollout: from now on, history is kept.
+            let deepened = self.fetch(Some("--unshallow"));
+            if deepened.is_err() || self.clone.is_shallow() {
+                let error = deepened.err().map_or_else(
+                    || "the remote itself has only a part of it".to_owned(),
+                    |error| error.to_string(),
+                );
+                tracing::warn!(
+                    %error,
+                    "history cannot be fetched: a stage began when it was first seen here; asked \
+                     again after {HISTORY_LOOKS} looks"
+                );
+                self.history_due = Some(HISTORY_LOOKS);
+                return;
+            }
+        }
+        let git = self.clone.git();
+        self.history_due = match self.history.fill(git, commit, &self.folder, true, served) {
+            Ok(untold) => {
+                if !untold.is_empty() {
+                    let rollouts = untold.join(", ");
+                    tracing::warn!(%rollouts, "history tells nothing of these Rollouts");
+                }
+                None
+            }
+            Err(error) => {
+                tracing::warn!(
+                    %error,
+                    "history cannot be read; asked again after {HISTORY_LOOKS} looks"
+                );
+                Some(HISTORY_LOOKS)
+            }
+        };
     }
 
-    fn cache_error(&self, why: String) -> GitError {
-        GitError::Cache { place: self.root.clone(), why }
+    /// What error texts put before a path: the repository, the commit, and the folder.
+    fn place(&self, commit: &str) -> String {
+        place(self.clone.url(), commit, &self.folder)
     }
 }
 
-/// A path that exists is made absolute, as git runs elsewhere.
-fn absolute(url: &str) -> String {
-    let path = Path::new(url);
-    if url.contains("://") || !path.exists() {
-        return url.to_owned();
-    }
-    path.canonicalize().map_or_else(|_| url.to_owned(), |path| path.display().to_string())
+/// What error texts put before a path in a commit.
+pub(crate) fn place(url: &str, commit: &str, folder: &str) -> String {
+    let url = url_without_credentials(url);
+    let commit = super::poll::short(commit);
+    format!("{url}@{commit}:{folder}").trim_end_matches(':').to_owned()
 }
 
 /// Refuses what git would take for a flag, a helper program or a protocol that we do not allow.

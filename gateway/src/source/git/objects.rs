@@ -22,7 +22,7 @@ struct Entry {
 }
 
 /// Every file of the estate in `folder` of `commit`, by its path inside the estate.
-pub(super) fn read(
+pub(crate) fn read(
     git: &Git,
     commit: &str,
     folder: &str,
@@ -148,8 +148,12 @@ fn fetch_missing(git: &Git, commit: &str, wanted: &BTreeSet<&str>) -> Result<(),
     if missing.is_empty() {
         return Ok(());
     }
-    let mut input = missing.join("\n").into_bytes();
-    input.push(b'\n');
+    fetch(git, &missing.into_iter().collect())
+}
+
+/// Fetches these blobs, in one go.
+pub(super) fn fetch(git: &Git, oids: &BTreeSet<&str>) -> Result<(), GitError> {
+    let input: String = oids.iter().flat_map(|oid| [*oid, "\n"]).collect();
     // What git itself does for a blob that it misses, but for all of them at once.
     let arguments = [
         "-c",
@@ -163,11 +167,14 @@ fn fetch_missing(git: &Git, commit: &str, wanted: &BTreeSet<&str>) -> Result<(),
         "--stdin",
         "origin",
     ];
-    git.run(&arguments, input, LISTING_BYTES_MAX).map(drop)
+    git.run(&arguments, input.into_bytes(), LISTING_BYTES_MAX).map(drop)
 }
 
 /// The contents of each blob.
-fn blobs(git: &Git, oids: &BTreeSet<&str>) -> Result<HashMap<String, Arc<[u8]>>, GitError> {
+pub(super) fn blobs(
+    git: &Git,
+    oids: &BTreeSet<&str>,
+) -> Result<HashMap<String, Arc<[u8]>>, GitError> {
     let mut input = String::new();
     for oid in oids {
         input.push_str(oid);
