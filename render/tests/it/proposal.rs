@@ -298,7 +298,7 @@ fn the_texts_are_these() {
     assert!(!change.message().contains("fixes"), "a collector wrote into the message");
     assert_eq!(Key::from_message(&change.message()).as_ref(), Some(&change.key));
     insta::assert_snapshot!("message", change.message());
-    insta::assert_snapshot!("markdown", markdown(&change, &report, BUNDLE));
+    insta::assert_snapshot!("markdown", markdown(Kind::Abort, &report, BUNDLE));
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub use key::{Key, TRAILER};
-pub use text::markdown;
+pub use text::{markdown, title};
 
 use super::report::RolloutReport;
 use super::verdict;
@@ -84,7 +84,7 @@ pub struct Request<'r> {
     pub tree: &'r Tree,
     /// The estate's folder in its repository; empty is the root.
     pub folder: &'r str,
-    /// The Catalogue's path in the repository, for error texts, and its bytes.
+    /// The Catalogue's path, for error texts, and its bytes.
     pub catalogue: (&'r str, &'r [u8]),
     /// What history tells of the Rollout.
     pub key: &'r Key,
@@ -230,7 +230,7 @@ pub fn propose(request: &Request<'_>) -> Result<Change, ProposalError> {
     Ok(Change {
         kind,
         branch: kind.branch(&report.rollout, stage),
-        title: text::title(kind, report),
+        title: title(kind, report),
         body: text::body(kind, report, &place(&bundle)),
         key: request.key.clone(),
         files,

@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 use std::iter;
 
-use super::{Change, Kind};
+use super::Kind;
 use crate::rollout::evidence::Millis;
 use crate::rollout::report::{HaltedMember, RolloutReport};
 use crate::rollout::verdict::{Counts, Told};
@@ -15,7 +15,8 @@ const HALTED_SHOWN: usize = 50;
 /// Characters of an error text that a pull request shows.
 const ERROR_CHARS: usize = 200;
 
-pub(super) fn title(kind: Kind, report: &RolloutReport) -> String {
+/// First line of the commit message, and title of the pull request.
+pub fn title(kind: Kind, report: &RolloutReport) -> String {
     let RolloutReport { rollout, tier, to, terms, .. } = report;
     let (stage, stages) = (u64::from(terms.stage) + 1, terms.stages);
     match kind {
@@ -93,9 +94,10 @@ fn rows(report: &RolloutReport) -> Vec<(&'static str, String)> {
     rows
 }
 
-/// The description of a pull request.
-pub fn markdown(change: &Change, report: &RolloutReport, bundle: &str) -> String {
-    let mut text = format!("{}\n\n| | |\n|---|---|\n", what_it_does(change.kind, report));
+/// The description of a pull request, with the evidence as a table. `bundle` is where the evidence
+/// is in the repository.
+pub fn markdown(kind: Kind, report: &RolloutReport, bundle: &str) -> String {
+    let mut text = format!("{}\n\n| | |\n|---|---|\n", what_it_does(kind, report));
     let evidence = ("Evidence", bundle.to_owned());
     for (name, value) in rows(report).into_iter().chain(iter::once(evidence)) {
         let _ = writeln!(text, "| {name} | {} |", code(&value));
