@@ -5,6 +5,8 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::propose::config::ProposeConfig;
+
 /// Everything `gateway serve` needs (serving.md decisions 1, 9, 10, 14, 15, 16).
 #[derive(Clone, Debug)]
 pub struct ServeConfig {
@@ -28,6 +30,8 @@ pub struct ServeConfig {
     pub admin: AdminConfig,
     /// Worker threads; `None` is one per core.
     pub workers: Option<NonZeroUsize>,
+    /// How verdicts become branches; `None` proposes nothing.
+    pub propose: Option<ProposeConfig>,
 }
 
 /// Where the served tree is read, and how often.

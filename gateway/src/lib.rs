@@ -4,8 +4,8 @@
 //! resolve to), [`source`] (where a head comes from), [`listen`] (the front door), [`transport`]
 //! (links), [`serve`] (bytes in, replies out), [`push`] and [`drain`] (a new head, the end),
 //! [`admission`], [`tokens`] and [`tls`] (who may connect), [`admin`] (what an operator sees),
-//! [`aggregate`] (the evidence of Rollouts and what it comes to), [`metrics`] (every name),
-//! [`clock`] (the only place that asks for time).
+//! [`aggregate`] (the evidence of Rollouts and what it comes to), [`propose`] (verdicts as
+//! branches), [`metrics`] (every name), [`clock`] (the only place that asks for time).
 
 pub mod admin;
 pub mod admission;
@@ -17,6 +17,7 @@ pub mod drain;
 pub mod listen;
 pub mod metrics;
 pub mod peer_log;
+pub mod propose;
 pub mod push;
 pub mod reload;
 pub mod runtime;

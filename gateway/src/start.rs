@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -20,6 +20,7 @@ use crate::clock::Clock;
 use crate::config::{Place, ServeConfig};
 use crate::listen::{self, Front, Parts};
 use crate::metrics::Metrics;
+use crate::propose::{self, Proposer};
 use crate::reload;
 use crate::serve::{HeadMeta, Links, SESSIONS_MAX, Server, Settings, encode_offer, long_offers};
 use crate::shutdown::{EXIT_AT_ONCE, Signals};
@@ -118,7 +119,13 @@ fn run(mut config: ServeConfig) -> anyhow::Result<()> {
 
     let status = Arc::new(Status::new(config.source.place.kind(), place(&config.source.place)));
     let source = Source::new(&config.source)?;
-    let temporary = source.temporary().map(Path::to_owned);
+    let proposals = propose::Parts::prepare(&config.source, config.propose.as_ref())?;
+    let proposals_temporary = proposals.as_ref().and_then(|parts| parts.worker.repo().temporary());
+    let temporaries: Vec<PathBuf> = [source.temporary(), proposals_temporary]
+        .into_iter()
+        .flatten()
+        .map(Path::to_owned)
+        .collect();
     let (server, poller) = first_head(source, &config, &status, clock, metrics)?;
     if let Some(descriptors) = descriptors
         && config.links.fit(descriptors)
@@ -140,11 +147,13 @@ fn run(mut config: ServeConfig) -> anyhow::Result<()> {
         config,
     };
     let runtime = crate::runtime::build(prepared.config.workers, clock)?;
-    let ended = runtime.block_on(listen_and_serve(prepared, poller));
-    // A look at the source may be under way; nobody waits for it.
+    let proposer = proposals
+        .map(|parts| Proposer::new(parts, Arc::clone(&prepared.aggregator), metrics, clock));
+    let ended = runtime.block_on(listen_and_serve(prepared, poller, proposer));
+    // Git may be at work for a look or a proposal; nobody waits for it.
     runtime.shutdown_background();
-    if let Some(temporary) = temporary {
-        // The look may have removed it already, or still write there: best effort.
+    for temporary in temporaries {
+        // It may be gone already, or git may still write there: best effort.
         let _ = std::fs::remove_dir_all(temporary);
     }
     ended
@@ -200,7 +209,11 @@ fn first_head(
     Ok((Arc::clone(server), poller))
 }
 
-async fn listen_and_serve(prepared: Prepared, poller: HeadPoller) -> anyhow::Result<()> {
+async fn listen_and_serve(
+    prepared: Prepared,
+    poller: HeadPoller,
+    proposer: Option<Proposer>,
+) -> anyhow::Result<()> {
     let Prepared { config, clock, metrics, server, .. } = &prepared;
     let mut signals = Signals::listen()?;
     let listener =
@@ -239,6 +252,9 @@ async fn listen_and_serve(prepared: Prepared, poller: HeadPoller) -> anyhow::Res
     });
     tokio::spawn(admin::run(admin, admin_listener));
     tokio::spawn(poller.run());
+    if let Some(proposer) = proposer {
+        tokio::spawn(proposer.run());
+    }
     watch_files(&prepared);
 
     let stop = async move {

@@ -10,6 +10,7 @@ use clap::{ArgGroup, Args, ValueEnum};
 use super::value;
 use crate::config::{self, AdminConfig, DrainConfig, LinkConfig, Place, ServeConfig};
 use crate::config::{SourceConfig, TlsConfig};
+use crate::propose::config::{Author, ForgeConfig, ForgeKind, ProposeConfig};
 
 /// Flags of `gateway serve`; each can also be set by its environment variable.
 #[derive(Debug, Args)]
@@ -170,6 +171,41 @@ pub struct ServeArgs {
     #[arg(value_delimiter = ',')]
     pub admin_host: Vec<String>,
 
+    /// Propose what verdicts say as branches of --repo: one commit each, for people to merge.
+    #[arg(long, env = "TIDEGATE_PROPOSE", help_heading = PROPOSALS)]
+    #[arg(requires_all = ["repo", "catalogue", "propose_as"])]
+    pub propose: bool,
+
+    /// Author and committer of these commits, 'Name <mail@example.com>'.
+    #[arg(long, value_name = "AUTHOR", env = "TIDEGATE_PROPOSE_AS", help_heading = PROPOSALS)]
+    #[arg(value_parser = Author::parse)]
+    pub propose_as: Option<Author>,
+
+    /// The Catalogue, a path from the root of --repo: what is proposed is rendered with it.
+    #[arg(long, value_name = "PATH", env = "TIDEGATE_CATALOGUE", help_heading = PROPOSALS)]
+    #[arg(conflicts_with_all = ["estate", "snapshot"])]
+    pub catalogue: Option<String>,
+
+    /// Open a pull request for each branch at this forge [default: the branch is all].
+    #[arg(long, value_name = "FORGE", env = "TIDEGATE_FORGE", help_heading = PROPOSALS)]
+    #[arg(value_enum, requires_all = ["propose", "forge_token_file"])]
+    pub forge: Option<ForgeKind>,
+
+    /// Where the forge is [default: the host of --repo].
+    #[arg(long, value_name = "URL", env = "TIDEGATE_FORGE_URL", help_heading = PROPOSALS)]
+    #[arg(requires = "forge")]
+    pub forge_url: Option<String>,
+
+    /// The repository at the forge [default: the path of --repo].
+    #[arg(long, value_name = "OWNER/NAME", env = "TIDEGATE_FORGE_REPO", help_heading = PROPOSALS)]
+    #[arg(requires = "forge")]
+    pub forge_repo: Option<String>,
+
+    /// The forge's token; read again at each use.
+    #[arg(long, value_name = "FILE", env = "TIDEGATE_FORGE_TOKEN_FILE", help_heading = PROPOSALS)]
+    #[arg(requires = "forge")]
+    pub forge_token_file: Option<PathBuf>,
+
     /// Worker threads [default: one per core].
     #[arg(long, value_name = "N", env = "TIDEGATE_WORKERS", help_heading = PROCESS)]
     pub workers: Option<NonZeroUsize>,
@@ -190,6 +226,7 @@ const SOURCE: &str = "Source (exactly one of --estate, --repo, --snapshot)";
 const LINKS: &str = "Collectors";
 const SECURITY: &str = "Who may connect";
 const ADMIN: &str = "Operators";
+const PROPOSALS: &str = "Proposals";
 const PROCESS: &str = "Process";
 
 /// Form of the log on stderr.
@@ -272,6 +309,7 @@ impl ServeArgs {
         });
         self.check_sizes()?;
         self.check_openness(listen, admin)?;
+        let propose = self.proposals()?;
         Ok(ServeConfig {
             listen,
             source: SourceConfig { place, interval, timeout: self.fetch_timeout },
@@ -300,7 +338,38 @@ impl ServeArgs {
                 hosts: self.admin_host,
             },
             workers: self.workers,
+            propose,
         })
+    }
+
+    /// rollouts.md, decisions 19, 20 and 23.
+    fn proposals(&self) -> Result<Option<ProposeConfig>, ConfigError> {
+        let (true, Some(author), Some(catalogue)) =
+            (self.propose, &self.propose_as, &self.catalogue)
+        else {
+            return Ok(None);
+        };
+        let usage = |flag, why| ConfigError::Usage { flag, why };
+        let catalogue = crate::source::git::check_folder(catalogue)
+            .ok()
+            .filter(|path| !path.is_empty())
+            .ok_or_else(|| {
+                usage("--catalogue", format!("'{catalogue}' is not a file inside the repository"))
+            })?;
+        let forge = match (self.forge, &self.forge_token_file) {
+            (Some(kind), Some(token_file)) => Some(
+                ForgeConfig::resolve(
+                    kind,
+                    token_file.clone(),
+                    self.forge_url.as_deref(),
+                    self.forge_repo.as_deref(),
+                    self.repo.as_deref().unwrap_or_default(),
+                )
+                .map_err(|(flag, why)| usage(flag, why))?,
+            ),
+            _ => None,
+        };
+        Ok(Some(ProposeConfig { author: author.clone(), catalogue, forge }))
     }
 
     fn place(&self) -> Result<Place, ConfigError> {
@@ -403,6 +472,34 @@ mod tests {
         assert_eq!(config.source.interval, Duration::from_secs(2));
         let drain = DrainConfig { delay: Duration::from_secs(5), over: Duration::from_secs(30) };
         assert_eq!(config.drain, drain);
+    }
+
+    #[test]
+    fn proposals_take_a_remote_a_catalogue_an_author_and_one_replica() {
+        let parse = |arguments: &[&str]| {
+            let line = ["gateway", "serve"].iter().chain(arguments);
+            let parsed = Cli::try_parse_from(line).map_err(|_| "parse".to_owned())?;
+            let Command::Serve(arguments) = parsed.command else { unreachable!("it says serve") };
+            arguments.resolve().map(|config| config.propose).map_err(|error| error.to_string())
+        };
+        let all = "--propose --repo https://github.com/a/b.git --catalogue ./c.json \
+                   --propose-as X<x@y>";
+        let words: Vec<&str> = all.split_whitespace().collect();
+        let config = parse(&words).unwrap().unwrap();
+        assert_eq!((&*config.catalogue, &config.forge), ("c.json", &None));
+        for missing in ["--repo", "--catalogue", "--propose-as"] {
+            let at = words.iter().position(|word| *word == missing).unwrap();
+            let without = [&words[..at], &words[at + 2..]].concat();
+            assert_eq!(parse(&without), Err("parse".to_owned()), "{missing}");
+        }
+        assert_eq!(parse(&words[1..]).unwrap(), None, "not asked for");
+        let with = |more: &[&'static str]| parse(&[&words[..], more].concat());
+        let forge = with(&["--forge", "github", "--forge-token-file", "t"]).unwrap().unwrap().forge;
+        assert_eq!(forge.unwrap().api, "https://api.github.com");
+        assert!(with(&["--forge", "github"]).is_err(), "no token");
+        assert!(with(&["--forge-repo", "a/b"]).is_err(), "no forge");
+        let plain = ["--forge", "gitea", "--forge-token-file", "t", "--forge-url", "http://h"];
+        assert!(with(&plain).unwrap_err().starts_with("--forge-url: "));
     }
 
     #[test]

@@ -88,6 +88,8 @@ pub struct Metrics {
     pub head_swaps: Counter,
     /// `tidegate_head_older_total`.
     pub head_older: Counter,
+    /// `tidegate_proposals_total`; labels: kind, outcome.
+    pub proposals: CounterFamily,
     /// `tidegate_source_fetch_seconds`; label: outcome.
     pub source_fetch: HistogramFamily<FetchOutcome>,
     /// `tidegate_auth_failures_total`; label: reason.
@@ -151,6 +153,7 @@ impl Metrics {
             head_refused: CounterFamily::new(names::HEAD_REFUSED),
             head_swaps: counter(names::HEAD_SWAPS, &[]),
             head_older: counter(names::HEAD_OLDER, &[]),
+            proposals: CounterFamily::new(names::PROPOSALS),
             source_fetch: HistogramFamily::new(names::SOURCE_FETCH, LONG_BUCKETS),
             auth_failures: CounterFamily::new(names::AUTH_FAILURES),
             reloads: CounterFamily::new(names::RELOADS),
@@ -166,6 +169,7 @@ impl Metrics {
             &self.bad_messages,
             &self.offers,
             &self.head_refused,
+            &self.proposals,
             &self.auth_failures,
             &self.reloads,
         ];

@@ -122,6 +122,8 @@ definitions! {
         "How many stages it declares.";
     ROLLOUT_SOAK_REQUIRED: Gauge "tidegate_rollout_soak_required_seconds" ["rollout"] Each
         "How long its present stage must soak.";
+    PROPOSALS: Counter "tidegate_proposals_total" ["kind", "outcome"] Add
+        "What became of proposals: pushed, present (another replica's push), withdrawn, stale (does not hold, but carries somebody's commit), failed (tried again), refused (the estate must be mended), opened (a pull request), forge_failed.";
     SOURCE_FETCH: Histogram "tidegate_source_fetch_seconds" ["outcome"] Add
         "One look at the source, up to the swap.";
     AUTH_FAILURES: Counter "tidegate_auth_failures_total" ["listener", "reason"] Add

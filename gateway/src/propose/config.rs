@@ -35,11 +35,8 @@ impl Author {
     /// What is wrong with it.
     pub fn parse(text: &str) -> Result<Self, String> {
         let fail = || format!("'{text}' is not of the form 'Name <mail@example.com>'");
-        let (name, mail) = text
-            .trim()
-            .strip_suffix('>')
-            .and_then(|text| text.split_once('<'))
-            .ok_or_else(fail)?;
+        let (name, mail) =
+            text.trim().strip_suffix('>').and_then(|text| text.split_once('<')).ok_or_else(fail)?;
         let (name, mail) = (name.trim(), mail.trim());
         let bad = |text: &str| text.contains(|c: char| c.is_control() || "<>".contains(c));
         // Git drops what it takes for crud at the ends; then our own commits would look foreign.
@@ -105,7 +102,10 @@ impl ForgeConfig {
             (Some(repo), _) => repo.to_owned(),
             (None, Some((_, repo))) => repo.clone(),
             (None, None) => {
-                return Err(("--forge-repo", format!("'{shown}' does not say it: give OWNER/NAME")));
+                return Err((
+                    "--forge-repo",
+                    format!("'{shown}' does not say it: give OWNER/NAME"),
+                ));
             }
         };
         check_repo(kind, &repo).map_err(|why| ("--forge-repo", why))?;
@@ -234,7 +234,12 @@ mod tests {
         }
         found(github, "https://ghe.example.com/a/b", "https://ghe.example.com/api/v3", "a/b");
         let gitea = ForgeKind::Gitea;
-        found(gitea, "https://g.example.com:3000/a/b.git", "https://g.example.com:3000/api/v1", "a/b");
+        found(
+            gitea,
+            "https://g.example.com:3000/a/b.git",
+            "https://g.example.com:3000/api/v1",
+            "a/b",
+        );
         let gitlab = ForgeKind::GitLab;
         found(gitlab, "git@gl.example.com:a/b/c.git", "https://gl.example.com/api/v4", "a/b/c");
     }

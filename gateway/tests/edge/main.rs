@@ -5,9 +5,11 @@
 mod admin;
 mod cli;
 mod metrics;
+mod proposals;
 mod rollout;
 mod source_dir;
 mod source_git;
+mod source_history;
 mod source_snapshot;
 mod support;
 mod tls;

@@ -1,0 +1,70 @@
+//! GitHub's REST API, version 2022-11-28: "List pull requests" and "Create a pull request".
+
+use hyper::Method;
+use hyper::StatusCode;
+use hyper::header::{self, HeaderName};
+use serde_json::{Value, json};
+
+use super::client::{Client, Credential, ForgeError};
+use super::{Forge, Listed, Opened, Opening, PullRequest, choose, encode};
+
+pub(super) struct GitHub {
+    pub(super) client: Client,
+    /// `owner/name`.
+    pub(super) repo: String,
+}
+
+const HEADERS: [(HeaderName, &str); 2] = [
+    (header::ACCEPT, "application/vnd.github+json"),
+    (HeaderName::from_static("x-github-api-version"), "2022-11-28"),
+];
+
+const CREDENTIAL: Credential = Credential { header: header::AUTHORIZATION, prefix: "Bearer " };
+
+impl Forge for GitHub {
+    fn open<'f>(&'f self, pull: &'f PullRequest) -> Opening<'f> {
+        Box::pin(async move {
+            if let Some(found) = self.find(pull).await? {
+                return Ok(found);
+            }
+            match self.create(pull).await {
+                // Another replica was faster.
+                Err(error) if error.status() == Some(StatusCode::UNPROCESSABLE_ENTITY) => {
+                    self.find(pull).await?.ok_or(error)
+                }
+                created => created,
+            }
+        })
+    }
+}
+
+impl GitHub {
+    async fn find(&self, pull: &PullRequest) -> Result<Option<Opened>, ForgeError> {
+        let owner = self.repo.split('/').next().unwrap_or_default();
+        let head = encode(&format!("{owner}:{}", pull.branch));
+        let path = format!("/repos/{}/pulls?state=all&head={head}&per_page=100", self.repo);
+        let answer = self.client.ask(Method::GET, &path, &HEADERS, &CREDENTIAL, None).await?;
+        let unexpected = || self.client.unexpected(&format!("GET {path}"));
+        let listed = answer.as_array().ok_or_else(unexpected)?.iter().map(|one| {
+            let text = |value: &Value| value.as_str().map(str::to_owned).ok_or_else(unexpected);
+            Ok(Listed {
+                url: text(&one["html_url"])?,
+                commit: text(&one["head"]["sha"])?,
+                open: one["state"] == "open",
+                merged: one["merged_at"].is_string(),
+            })
+        });
+        Ok(choose(listed.collect::<Result<_, _>>()?, &pull.commit))
+    }
+
+    async fn create(&self, pull: &PullRequest) -> Result<Opened, ForgeError> {
+        let path = format!("/repos/{}/pulls", self.repo);
+        let PullRequest { branch, base, title, body, commit: _ } = pull;
+        let body = json!({"title": title, "head": branch, "base": base, "body": body});
+        let answer =
+            self.client.ask(Method::POST, &path, &HEADERS, &CREDENTIAL, Some(&body)).await?;
+        let url = answer["html_url"].as_str();
+        let url = url.ok_or_else(|| self.client.unexpected(&format!("POST {path}")))?.to_owned();
+        Ok(Opened { url, is_new: true, is_closed: false })
+    }
+}
