@@ -13,7 +13,7 @@ use crate::rollout::words::{moment, span};
 /// 2. **blocked**: F or D is not empty.
 /// 3. **inconclusive**: fewer than `min_seen` seen, somebody unobserved, somebody found no room, or
 ///    too few replicas report this report key.
-/// 4. **hold**: nothing is staged, `hold: true`, the soak is not over, or `dark_after` + grace more
+/// 4. **hold**: nothing is staged, `hold: true`, the brake is on (ADR 7), the soak is not over, or `dark_after` + grace more
 ///    (after the soak and after evidence started, so that a death in the last seconds is seen), or
 ///    nobody runs the candidate.
 /// 5. **advance**, on the last stage **complete**.
@@ -122,6 +122,11 @@ impl Case<'_> {
         if self.terms.hold {
             return Some("the Rollout's file says hold: true".to_owned());
         }
+        if self.tally.braked {
+            let text = "the brake is on, so nobody new is offered the candidate; abort, or change \
+                        the candidate or the halt block";
+            return Some(text.to_owned());
+        }
         if !self.somebody_runs_it() {
             return Some(format!(
                 "none of {} runs the candidate yet",
@@ -179,7 +184,7 @@ impl Case<'_> {
     }
 
     fn never_advances(&self) -> bool {
-        self.terms.same_content || self.terms.hold
+        self.terms.same_content || self.terms.hold || self.tally.braked
     }
 
     /// Decision 13: Foreign members answer for it only where nobody is served.

@@ -117,6 +117,10 @@ fn an_abort_is_not_newly_reached_while_evidence_is_young() {
     assert_eq!(kind(&braked, &times(since)), Kind::Abort, "a stored one holds");
     let recovered = Tally { braked: true, ..tally(20, 0) };
     assert_eq!(kind(&recovered, &times(since)), Kind::Hold, "a brake alone is no abort");
+    let late = judge(&terms(), &recovered, &times(since + 1_000 * HOUR));
+    assert_eq!(late.kind, Kind::Hold, "nor is anything widened that nobody may be offered");
+    assert!(late.why.starts_with("the brake is on"), "{}", late.why);
+    assert_eq!(late.due_ms, None);
 }
 
 #[test]

@@ -44,7 +44,7 @@ fn slow(terms: &Terms, tally: &Tally, times: &Times) -> Kind {
     }
     let somebody = if tally.served_in_tier > 0 { sum(|row| row.to) } else { tally.foreign.to };
     let soaked = times.now_ms >= times.soak_since_ms + terms.soak_ms + late;
-    if young || !soaked || somebody == 0 || terms.hold || terms.same_content {
+    if young || !soaked || somebody == 0 || terms.hold || terms.same_content || tally.braked {
         return Kind::Hold;
     }
     if terms.stage + 1 == terms.stages { Kind::Complete } else { Kind::Advance }
