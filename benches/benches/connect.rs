@@ -5,6 +5,7 @@ use std::hint::black_box;
 
 use benches::{heads, messages};
 use criterion::{BatchSize, Criterion, criterion_group, criterion_main};
+use gateway::aggregate::{self, Aggregator};
 use gateway::clock::Now;
 use gateway::metrics::Metrics;
 use gateway::serve::{HeadMeta, LinkId, LinkState, Server, Settings, encode_offer};
@@ -17,7 +18,9 @@ const NOW: Now = Now { seconds: 1, unix_ms: 1_700_000_000_000 };
 fn server(tiers: usize) -> Server {
     let served = heads::served(tiers).expect("no artefact is blank");
     let snapshot = compile(&served, encode_offer).expect("compiles");
-    Server::new(snapshot, HeadMeta::default(), Metrics::leak(), Settings::default())
+    let metrics = Metrics::leak();
+    let aggregator = Aggregator::in_memory(aggregate::Settings::default(), metrics, NOW);
+    Server::new(snapshot, HeadMeta::default(), metrics, Settings::default(), aggregator, NOW)
 }
 
 fn link() -> LinkState {

@@ -30,7 +30,7 @@ pub fn served(tiers: usize) -> Result<Served, BlankArtefact> {
         let selector =
             KEYS.iter().enumerate().filter(|(key, _)| *key == 0 || ((n % 8) >> (key - 1)) & 1 == 1);
         let selector = selector.map(|(key, name)| (String::from(*name), value(key, n)));
-        let staged = n % 2 == 0;
+        let staged = is_staged(n);
         let tier = ServedTier {
             environment: "production".into(),
             blueprint: "team/blueprint@1".into(),
@@ -44,6 +44,11 @@ pub fn served(tiers: usize) -> Result<Served, BlankArtefact> {
         }
     }
     Ok(served)
+}
+
+/// Whether Tier `n` is under a Rollout.
+pub fn is_staged(n: usize) -> bool {
+    n.is_multiple_of(2)
 }
 
 /// What a collector of Tier `n` reports under `KEYS[key]`.

@@ -5,6 +5,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use benches::{heads, messages};
+use gateway::aggregate::{self, Aggregator};
 use gateway::clock::Now;
 use gateway::metrics::Metrics;
 use gateway::serve::{HeadMeta, LinkId, LinkState, Outgoing, Server, Settings, encode_offer};
@@ -50,7 +51,9 @@ fn snapshot(tiers: usize) -> Snapshot {
 
 fn server(tiers: usize) -> Server {
     let settings = Settings::default();
-    Server::new(snapshot(tiers), HeadMeta::default(), Metrics::leak(), settings)
+    let metrics = Metrics::leak();
+    let aggregator = Aggregator::in_memory(aggregate::Settings::default(), metrics, NOW);
+    Server::new(snapshot(tiers), HeadMeta::default(), metrics, settings, aggregator, NOW)
 }
 
 fn link(n: u32) -> LinkState {
@@ -99,26 +102,57 @@ fn a_status_allocates_nothing() {
     assert_eq!(server.tiers().iter().flat_map(|tier| tier.cells()).count(), 1);
 }
 
-/// However many Tiers there are, and with a Rollout or without.
+/// However many Tiers there are: its attributes, and what evidence tells it by under a Rollout.
 #[test]
 fn a_connect_allocates_what_the_link_keeps_and_nothing_else() {
     for tiers in [10, 2_000] {
         let server = server(tiers);
         let mut links: Vec<_> = (0..2_000).map(link).collect();
-        // The first look at a head from a thread allocates that thread's place to look from.
-        handle(&server, &mut link(9_999), &messages::described(9_999, 0, 0));
+        // The first look at a head from a thread allocates that thread's place to look from, and the
+        // first collector under a Rollout the place for its evidence.
+        for tier in 0..tiers {
+            let n = 10_000 + tier as u32;
+            handle(&server, &mut link(n), &messages::described(n, 0, tier));
+        }
         let mut worst = 0;
-        let mut ones = 0;
+        let mut exact = 0;
         for (n, link) in (0..).zip(&mut links) {
             let first = messages::described(n, 0, n as usize % tiers);
             let (allocated, reply) = handle(&server, link, &first);
             assert!(reply.body.is_some());
-            worst = worst.max(allocated);
-            ones += u32::from(allocated == 1);
+            let kept = 1 + u32::from(heads::is_staged(n as usize % tiers));
+            assert!(allocated >= kept, "{allocated} of {kept}");
+            worst = worst.max(allocated - kept);
+            exact += u32::from(allocated == kept);
         }
-        // The registry of uids grows a shard now and then: its block, and no more.
-        assert!(worst <= 2, "{worst}");
-        assert!(ones >= 1_600, "{ones} of 2,000");
+        // The registry of uids grows a shard now and then, and so does the evidence: its block, and
+        // no more.
+        assert!(worst <= 3, "{worst}");
+        assert!(exact >= 1_600, "{exact} of 2,000");
+    }
+}
+
+/// A collector under a Rollout that has nothing new to say.
+#[test]
+fn what_evidence_knows_already_allocates_nothing() {
+    let server = server(100);
+    let staged = (0..100).find(|tier| heads::is_staged(*tier)).expect("a Rollout");
+    let mut link = link(0);
+    handle(&server, &mut link, &messages::described(0, 0, staged));
+    let head = server.head();
+    let id = format!("/tier-{staged:05}");
+    let tier = head.snapshot.tiers.iter().find(|tier| tier.id.ends_with(&id)).expect("the Tier");
+    let content = tier.base.content.to_hex();
+    handle(&server, &mut link, &messages::applied(0, 1, &content));
+    for sequence in 2..100 {
+        let message = match sequence % 3 {
+            0 => messages::heartbeat(0, sequence),
+            1 => messages::applied(0, sequence, &content),
+            _ => messages::described(0, sequence, staged),
+        };
+        let (allocated, _) = handle(&server, &mut link, &message);
+        assert_eq!(allocated, 0, "message {sequence}");
+        server.handle_silence(&mut link, NOW, NOW.seconds);
     }
 }
 
@@ -145,7 +179,8 @@ fn deciding_again_after_a_head_change_allocates_nothing() {
     let mut served = heads::served(100).expect("no artefact is blank");
     let first = served.tiers.values().next().expect("a Tier").clone();
     served.tiers.insert("a/a".into(), render::snapshot::served::ServedTier { next: None, ..first });
-    server.install(compile(&served, encode_offer).expect("compiles"), HeadMeta::default());
+    let snapshot = compile(&served, encode_offer).expect("compiles");
+    server.install(snapshot, HeadMeta::default(), NOW);
     for link in &mut links {
         let mut offers = 0;
         let (allocated, visit) = allocations(|| {

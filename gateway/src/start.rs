@@ -126,7 +126,8 @@ fn run(mut config: ServeConfig) -> anyhow::Result<()> {
         .flatten()
         .map(Path::to_owned)
         .collect();
-    let (server, poller) = first_head(source, &config, &status, clock, metrics)?;
+    let aggregator = Aggregator::in_memory(aggregate::Settings::default(), metrics, clock.now());
+    let (server, poller) = first_head(source, &config, &status, clock, metrics, &aggregator)?;
     if let Some(descriptors) = descriptors
         && config.links.fit(descriptors)
     {
@@ -139,7 +140,7 @@ fn run(mut config: ServeConfig) -> anyhow::Result<()> {
         metrics,
         status,
         server,
-        aggregator: Aggregator::in_memory(aggregate::Settings::default(), metrics, clock.now()),
+        aggregator,
         credentials: Arc::new(credentials),
         admin_tokens: Arc::new(ArcSwap::from_pointee(admin_tokens)),
         tls,
@@ -170,6 +171,7 @@ fn first_head(
     status: &Arc<Status>,
     clock: Clock,
     metrics: &'static Metrics,
+    aggregator: &Arc<Aggregator>,
 ) -> anyhow::Result<(Arc<Server>, HeadPoller)> {
     let kind = config.source.place.kind();
     let server: Arc<std::sync::OnceLock<Arc<Server>>> = Arc::default();
@@ -179,6 +181,7 @@ fn first_head(
     };
     let put = {
         let server = Arc::clone(&server);
+        let aggregator = Arc::clone(aggregator);
         move |loaded: Loaded| {
             let snapshot = render::snapshot::compile(&loaded.served, encode_offer)?;
             let meta = HeadMeta {
@@ -190,11 +193,12 @@ fn first_head(
             show_rollouts(&snapshot, metrics);
             warn_of_long_offers(&snapshot);
             match server.get() {
-                Some(server) => drop(server.install(snapshot, meta)),
+                Some(server) => drop(server.install(snapshot, meta, clock.now())),
                 None => {
                     server.get_or_init(|| {
                         metrics.head_swaps.increment(1);
-                        Arc::new(Server::new(snapshot, meta, metrics, settings))
+                        let (aggregator, now) = (Arc::clone(&aggregator), clock.now());
+                        Arc::new(Server::new(snapshot, meta, metrics, settings, aggregator, now))
                     });
                 }
             }

@@ -14,6 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use super::Admin;
 use crate::clock::rfc3339;
+use render::rollout::evidence::Reading;
+
 use crate::serve::{CollectorRow, Cursor, Head, Owner, TierCount, arm_label, delivery_label};
 use crate::source::status::Report;
 use crate::tokens::new::hex;
@@ -220,6 +222,8 @@ pub struct CollectorAnswer {
     tier: Option<Box<str>>,
     rollout: Option<Box<str>>,
     arm: Option<&'static str>,
+    /// What it runs, under a Rollout: `taking`, `to`, `from`, `other` or `unknown`.
+    running: Option<&'static str>,
     no_bucket: bool,
     status: Option<&'static str>,
     /// First half of a content hash, as is `reported`.
@@ -244,6 +248,7 @@ impl From<CollectorRow> for CollectorAnswer {
             tier: row.tier,
             rollout: row.rollout,
             arm: row.arm.map(arm_label),
+            running: row.running.map(reading_label),
             no_bucket: row.no_bucket,
             status: row.delivery.map(delivery_label),
             offered: row.offered.map(|key| hex(key.as_bytes())),
@@ -254,6 +259,16 @@ impl From<CollectorRow> for CollectorAnswer {
             heard_seconds_ago: row.heard_seconds_ago,
             attributes: row.attributes.into_iter().collect(),
         }
+    }
+}
+
+fn reading_label(reading: Reading) -> &'static str {
+    match reading {
+        Reading::Taking => "taking",
+        Reading::To => "to",
+        Reading::From => "from",
+        Reading::Other => "other",
+        Reading::Unknown => "unknown",
     }
 }
 

@@ -38,9 +38,9 @@ use head::Refusal;
 
 /// Time between two looks at what is due in the server.
 const TICK: Duration = Duration::from_secs(1);
-/// Ticks between two sweeps over all links; every deadline that a sweep enforces is late by at most
-/// so many seconds.
-const TICKS_PER_SWEEP: u32 = 5;
+/// Ticks between two sweeps over all links, fewer under a Rollout that is impatient with silence;
+/// every deadline that a sweep enforces is late by at most so many seconds.
+const TICKS_PER_SWEEP_MAX: u32 = 5;
 /// How long links that were told to close may take to say so too, after the last was told.
 const LINGER: Duration = Duration::from_secs(5);
 /// The drain looks this often whether everybody left already.
@@ -129,7 +129,7 @@ impl Front {
     }
 
     /// Looks at every link once: pings the silent, drops the dead, the stalled and the stuck.
-    pub fn sweep(&self, now: crate::clock::Seconds) {
+    pub fn sweep(&self, now: crate::clock::Now) {
         self.links.for_each(LinkId(0), &mut |_, link| {
             link.sweep(now);
             std::ops::ControlFlow::Continue(())
@@ -251,14 +251,15 @@ async fn close_links(front: &Front, over: Duration) {
 async fn tick(front: Arc<Front>) {
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut until_sweep = TICKS_PER_SWEEP;
+    let mut since_sweep = 0;
     loop {
         ticks.tick().await;
-        front.handle_timeout(front.clock.now());
-        until_sweep -= 1;
-        if until_sweep == 0 {
-            until_sweep = TICKS_PER_SWEEP;
-            front.sweep(front.clock.seconds());
+        let now = front.clock.now();
+        front.handle_timeout(now);
+        since_sweep += 1;
+        if since_sweep >= front.server.head().sweep_seconds(TICKS_PER_SWEEP_MAX) {
+            since_sweep = 0;
+            front.sweep(now);
         }
     }
 }

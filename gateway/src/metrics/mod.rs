@@ -86,6 +86,8 @@ pub struct Metrics {
     pub head_refused: CounterFamily,
     /// `tidegate_head_swaps_total`.
     pub head_swaps: Counter,
+    /// `tidegate_late_acknowledgements_total`.
+    pub late_acknowledgements: Counter,
     /// `tidegate_head_older_total`.
     pub head_older: Counter,
     /// `tidegate_proposals_total`; labels: kind, outcome.
@@ -152,6 +154,7 @@ impl Metrics {
             head_last_success_timestamp: GaugeFamily::new(names::HEAD_LAST_SUCCESS_TIMESTAMP),
             head_refused: CounterFamily::new(names::HEAD_REFUSED),
             head_swaps: counter(names::HEAD_SWAPS, &[]),
+            late_acknowledgements: counter(names::LATE_ACKNOWLEDGEMENTS, &[]),
             head_older: counter(names::HEAD_OLDER, &[]),
             proposals: CounterFamily::new(names::PROPOSALS),
             source_fetch: HistogramFamily::new(names::SOURCE_FETCH, LONG_BUCKETS),

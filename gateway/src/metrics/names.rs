@@ -76,6 +76,8 @@ definitions! {
         "Loads that failed and left the old head in force.";
     HEAD_SWAPS: Counter "tidegate_head_swaps_total" [] Add
         "Heads put in force that serve something else than the one before.";
+    LATE_ACKNOWLEDGEMENTS: Counter "tidegate_late_acknowledgements_total" [] Add
+        "Replies to a FAILED that were sent although its evidence was not on the disk within 2 s.";
     HEAD_OLDER: Counter "tidegate_head_older_total" [] Add
         "Snapshots put in force that are older than the one before.";
     CONNECTIONS: Gauge "tidegate_connections" ["transport"] Add

@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use proto::ids::InstanceUid;
 use proto::session::{Agent, ContentKey, Delivery};
+use render::rollout::evidence::Reading;
 use render::snapshot::Arm;
 
 use super::decide::Placed;
@@ -67,6 +68,8 @@ pub struct CollectorRow {
     /// What it is meant to be served. A Cohort member on which the candidate failed shows
     /// [`Arm::To`] with [`Delivery::Failed`], and is served the base.
     pub arm: Option<Arm>,
+    /// What it runs, as far as it can be told; `None` where no Rollout wants to know.
+    pub running: Option<Reading>,
     /// It lacks a hash attribute, and no other form admits it.
     pub no_bucket: bool,
     /// How far it is with what it is served.
@@ -169,7 +172,7 @@ fn row(head: &Head, now: Now, link: &LinkState, agent: &Agent<Placed>) -> Collec
     let tier = tier.and_then(|tier| head.snapshot.tiers.get(tier as usize));
     let rollout = placement.and_then(|placement| placement.rollout);
     let rollout = rollout.and_then(|rollout| head.snapshot.rollouts.get(rollout as usize));
-    let attributes = head.attributes(agent.placed.kept());
+    let attributes = agent.placed.attributes(head);
     let some = |content: ContentKey| content.is_some().then_some(content);
     CollectorRow {
         uid: agent.uid(),
@@ -178,6 +181,7 @@ fn row(head: &Head, now: Now, link: &LinkState, agent: &Agent<Placed>) -> Collec
         tier: tier.map(|entry| entry.id.clone()),
         rollout: rollout.map(|compiled| compiled.rollout.id.clone()),
         arm: placement.map(|placement| placement.arm),
+        running: super::track::reading(head, agent).filter(|_| placement.is_some()),
         no_bucket: placement.is_some_and(|placement| placement.no_bucket),
         delivery: placement.map(|placement| {
             agent.delivery(now.seconds, &head.desired(placement.tier, placement.arm))

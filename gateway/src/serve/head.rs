@@ -2,11 +2,15 @@
 
 use std::sync::Arc;
 
+use proto::session::Seconds;
 use render::attrs::{Slots, Symbol, Symbols};
-use render::snapshot::{Arm, Candidate, Offer, Placement, Snapshot};
+use render::rollout::evidence::Millis;
+use render::snapshot::served::ServedRollout;
+use render::snapshot::{Arm, Candidate, Offer, Snapshot};
 
 use super::census::Cells;
 use super::kept::Kept;
+use crate::aggregate::Cell;
 use crate::metrics::family::CounterCell;
 use crate::metrics::{Metrics, tier_label};
 
@@ -46,6 +50,16 @@ pub struct Head {
     pub(super) slots: Box<[u32]>,
     offers: Box<[OfferCounters]>,
     unmatched_offers: CounterCell,
+    /// What is known of the collectors under each Rollout, in the order of the snapshot's.
+    pub(super) evidence: Box<[Arc<Cell>]>,
+    /// When its snapshot was first served, in the aggregator's time.
+    pub(super) since_ms: Millis,
+}
+
+/// What [`Aggregator`](crate::aggregate::Aggregator) knows of a head before it is served.
+pub(super) struct Known {
+    pub(super) evidence: Box<[Arc<Cell>]>,
+    pub(super) now_ms: Millis,
 }
 
 /// A set of attribute names that some agent's values may be kept for.
@@ -66,8 +80,14 @@ struct OfferCounters {
 
 impl Head {
     /// The first head.
-    pub(super) fn first(snapshot: Snapshot, meta: HeadMeta, metrics: &Metrics) -> Self {
-        Self::build(snapshot, meta, metrics, 1, Vec::new(), vec![Arc::new(Cells::new(None))])
+    pub(super) fn first(
+        snapshot: Snapshot,
+        meta: HeadMeta,
+        metrics: &Metrics,
+        known: Known,
+    ) -> Self {
+        let cells = vec![Arc::new(Cells::new(None))];
+        Self::build(snapshot, meta, metrics, known, 1, Vec::new(), cells)
     }
 
     /// The head after `previous`.
@@ -76,24 +96,27 @@ impl Head {
         snapshot: Snapshot,
         meta: HeadMeta,
         metrics: &Metrics,
+        known: Known,
     ) -> Self {
         let generation = previous.generation.wrapping_add(1).max(1);
         let sets = previous.sets.iter().map(|set| (set.id, Arc::clone(&set.names))).collect();
-        Self::build(snapshot, meta, metrics, generation, sets, previous.cells.clone())
+        Self::build(snapshot, meta, metrics, known, generation, sets, previous.cells.clone())
     }
 
     /// The same snapshot under another commit.
-    pub(super) fn again(previous: &Self, meta: HeadMeta, metrics: &Metrics) -> Self {
+    pub(super) fn again(previous: &Self, meta: HeadMeta, metrics: &Metrics, known: Known) -> Self {
+        let known = Known { now_ms: previous.since_ms, ..known };
         let snapshot = previous.snapshot.clone();
         let sets = previous.sets.iter().map(|set| (set.id, Arc::clone(&set.names))).collect();
         let cells = previous.cells.clone();
-        Self::build(snapshot, meta, metrics, previous.generation, sets, cells)
+        Self::build(snapshot, meta, metrics, known, previous.generation, sets, cells)
     }
 
     fn build(
         snapshot: Snapshot,
         meta: HeadMeta,
         metrics: &Metrics,
+        known: Known,
         generation: u32,
         sets: Vec<(u32, Arc<[Box<str>]>)>,
         mut cells: Vec<Arc<Cells>>,
@@ -114,7 +137,20 @@ impl Head {
         });
         let offers = offers.collect();
         let unmatched_offers = metrics.offers.cell(&["", "", arm_label(Arm::Unmatched)]);
-        Self { snapshot, meta, generation, set, sets, cells, slots, offers, unmatched_offers }
+        let Known { evidence, now_ms: since_ms } = known;
+        Self {
+            snapshot,
+            meta,
+            generation,
+            set,
+            sets,
+            cells,
+            slots,
+            offers,
+            unmatched_offers,
+            evidence,
+            since_ms,
+        }
     }
 
     /// Which set of names values are kept for now.
@@ -122,22 +158,23 @@ impl Head {
         self.set
     }
 
-    /// Places an agent by the values that were kept of it; `None` when head mentions a name that
-    /// they do not cover.
-    pub(super) fn place_kept(&self, kept: &Kept) -> Option<Placement> {
-        let set = self.sets.iter().rev().find(|set| set.id == kept.set())?;
+    /// The values that were kept of an agent for the set of names `set`, under the names that head
+    /// mentions; `None` when head mentions one that they do not cover.
+    pub(super) fn kept_slots<'k>(&self, set: u32, kept: &'k Kept) -> Option<Slots<'k>> {
+        let set = self.sets.iter().rev().find(|known| known.id == set)?;
         let from = set.from.as_ref()?;
         let mut slots = self.snapshot.slots();
         kept.fill(&mut slots, set.names.len(), from);
-        Some(self.snapshot.place(&slots))
+        Some(slots)
     }
 
-    /// The attributes kept of an agent, for people to look at.
+    /// The attributes kept of an agent for the set of names `set`, for people to look at.
     pub(super) fn attributes<'k>(
         &'k self,
+        set: u32,
         kept: &'k Kept,
     ) -> impl Iterator<Item = (&'k str, &'k str)> {
-        let set = self.sets.iter().rev().find(|set| set.id == kept.set());
+        let set = self.sets.iter().rev().find(|known| known.id == set);
         set.into_iter().flat_map(move |set| {
             let values = kept.values(set.names.len());
             set.names.iter().zip(values).filter_map(|(name, value)| Some((&**name, value?)))
@@ -171,6 +208,13 @@ impl Head {
         u8::try_from(retries).unwrap_or(u8::MAX)
     }
 
+    /// How many seconds may lie between two looks for silence: a third of the shortest `dark_after`,
+    /// but 1 to `most`.
+    pub fn sweep_seconds(&self, most: u32) -> u32 {
+        let dark_after = self.snapshot.rollouts.iter().map(|rollout| dark_after(&rollout.rollout));
+        dark_after.min().map_or(most, |shortest| (shortest / 3).clamp(1, most))
+    }
+
     /// Counts an offer that goes out.
     pub(super) fn count_offer(&self, tier: Option<u32>, candidate: bool) {
         let cell = match tier.and_then(|tier| self.offers.get(tier as usize)) {
@@ -196,6 +240,12 @@ pub fn long_offers(snapshot: &Snapshot) -> impl Iterator<Item = (Option<&str>, u
         .chain([(None, &snapshot.unmatched)])
         .map(|(tier, offer)| (tier, offer.bytes.len()))
         .filter(|(_, bytes)| *bytes > SHORT_CLIENT_BYTES_MAX)
+}
+
+/// Silence past this is dark, in whole seconds, at least 1.
+pub(super) fn dark_after(rollout: &ServedRollout) -> Seconds {
+    let seconds = rollout.halt.dark_after.as_millis().div_ceil(1_000);
+    u32::try_from(seconds).unwrap_or(u32::MAX).max(1)
 }
 
 /// The value of the label `arm`.

@@ -10,12 +10,10 @@ pub const KEPT_BYTES_MAX: usize = 4 * 1024;
 const ABSENT: u16 = u16::MAX;
 
 /// An agent's values for one set of attribute names, packed into one allocation: a length for each
-/// name in order, then the values one after the other.
+/// name in order, then the values one after the other. Which set it is, its owner remembers.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     packed: Box<[u8]>,
-    /// Which set of names; 0 while nothing is kept.
-    set: u32,
 }
 
 /// The values that head mentions are too long together to be kept.
@@ -34,15 +32,9 @@ impl Kept {
         if bytes > KEPT_BYTES_MAX { Err(TooLong { bytes }) } else { Ok(()) }
     }
 
-    /// Which set of names the values belong to; 0 when there are none.
-    pub(super) fn set(&self) -> u32 {
-        self.set
-    }
-
     /// Keeps `slots`, which [`Kept::check`] has seen. Allocates only when they take another number
     /// of bytes than what is kept already.
-    pub(super) fn store(&mut self, set: u32, slots: &Slots<'_>) {
-        self.set = set;
+    pub(super) fn store(&mut self, slots: &Slots<'_>) {
         let bytes = packed_len(slots);
         if bytes != self.packed.len() {
             self.packed = vec![0; bytes].into_boxed_slice();
@@ -120,7 +112,7 @@ mod tests {
             for values in [&first, &second] {
                 let symbols = symbols(values.len());
                 let slots = slots(&symbols, values);
-                kept.store(7, &slots);
+                kept.store(&slots);
                 let back: Vec<_> = kept.values(values.len()).collect();
                 prop_assert_eq!(&back[..], slots.values());
             }
@@ -130,7 +122,7 @@ mod tests {
         fn fewer_names_are_filled_from_more(values in values(), picks in any::<u64>()) {
             let all = symbols(values.len());
             let mut kept = Kept::default();
-            kept.store(7, &slots(&all, &values));
+            kept.store(&slots(&all, &values));
             let from: Vec<Symbol> =
                 (0..values.len() as u32).filter(|n| picks >> (n % 64) & 1 == 1).collect();
             let fewer = Symbols::new(from.iter().filter_map(|symbol| all.name(*symbol)));
@@ -147,7 +139,7 @@ mod tests {
         let values = [Some(String::new()), None, Some("x".into())];
         let symbols = symbols(3);
         let mut kept = Kept::default();
-        kept.store(1, &slots(&symbols, &values));
+        kept.store(&slots(&symbols, &values));
         assert_eq!(kept.values(3).collect::<Vec<_>>(), [Some(""), None, Some("x")]);
     }
 

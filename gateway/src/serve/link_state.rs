@@ -18,8 +18,8 @@ pub struct LinkState {
     pub(super) owner: Owner,
 }
 
-const _: () = assert!(size_of::<Session<Placed>>() <= 160);
-const _: () = assert!(size_of::<LinkState>() <= 176);
+const _: () = assert!(size_of::<Session<Placed>>() <= 176);
+const _: () = assert!(size_of::<LinkState>() <= 192);
 
 impl LinkState {
     /// A WebSocket on which nothing was said yet.

@@ -6,10 +6,14 @@
 //! * [`Server::redecide`] for each link after a head change ([`Server::heads`] tells), and sends
 //!   what it emits;
 //! * [`Server::handle_alive`] for each pong;
+//! * [`Server::handle_silence`] for each link as often as [`Head::sweep_seconds`] says;
 //! * [`Server::handle_closed`] when the link ends, before its [`LinkId`] is given to another;
 //! * [`Server::handle_timeout`] about once per second, and does what it orders.
 //!
 //! An HTTP exchange is one call of [`Server::handle_poll`]; its sessions are kept in here.
+//!
+//! What is learned of collectors under a Rollout goes to the [`Aggregator`]. A reply that carries an
+//! [`Outgoing::ticket`] waits for [`Server::durable`]; those behind it on its link wait with it.
 //!
 //! The head is loaded while the link's lock is held. A message that is handled with the old head
 //! therefore ends before the pusher gets at that link, and nobody is left behind.
@@ -17,6 +21,7 @@
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -24,10 +29,12 @@ use proto::ids::InstanceUid;
 use proto::peek::{Description, Peek};
 use proto::session::{HeadFields, ReplyHead};
 use render::artefact::{Artefact, ContentHash};
+use render::rollout::evidence::Conn;
 use render::snapshot::Snapshot;
 use tokio::sync::watch;
 
-use crate::clock::Now;
+use crate::aggregate::{Aggregator, Durable, Ticket};
+use crate::clock::{Now, Seconds};
 use crate::metrics::Metrics;
 use crate::metrics::labels::{Closed, FullStateReason, Transport};
 use crate::tokens::Grant;
@@ -45,6 +52,8 @@ mod link_state;
 mod links;
 mod outgoing;
 mod registry;
+mod track;
+mod versions;
 
 pub use budget::FULL_STATE_PER_SECOND;
 pub use census::{ARMS, DELIVERIES, TierCount, delivery_label};
@@ -59,13 +68,18 @@ pub use links::{LinkId, Linked, Links, LinksFull, Pages};
 pub use outgoing::Outgoing;
 pub use proto::session::Delivery;
 pub use registry::Owner;
+pub use track::OFFER_ARRIVES_SECONDS;
+pub use versions::{VERSION_BYTES_MAX, VERSIONS_MAX};
 
 use budget::Budget;
 use duplicate::Duplicates;
 use failed::FailedMemory;
+use head::Known;
 use http_sessions::{Ended, HttpSessions, Keep};
 use kept::Kept;
 use registry::Registry;
+use track::{Heard, Leave, Teller};
+use versions::Versions;
 
 /// What a [`Server`] may be told at its start.
 #[derive(Clone, Copy, Debug)]
@@ -123,12 +137,26 @@ pub struct Server {
     contests: AtomicBool,
     polling: HttpSessions<LinkState>,
     failed: FailedMemory,
+    aggregator: Arc<Aggregator>,
+    versions: Versions,
     full_states: Budget,
     /// Serialises installs; readers never wait for it.
     installing: Mutex<()>,
     metrics: &'static Metrics,
     random: fn() -> [u8; 10],
 }
+
+/// How a link ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Parting {
+    /// When anything was heard on it last; 0 when nothing but its messages tells.
+    pub heard: Seconds,
+    /// This replica sent its collectors elsewhere.
+    pub drained: bool,
+}
+
+/// How long a reply waits for its evidence to be on the disk; then it is sent anyway.
+pub const DURABLE_WITHIN: Duration = Duration::from_secs(2);
 
 /// A message that is refused: the text goes to the peer, the reason into
 /// `tidegate_bad_messages_total`.
@@ -144,14 +172,18 @@ pub fn encode_offer(artefact: &Artefact, content: &ContentHash) -> Bytes {
 }
 
 impl Server {
-    /// Serves `snapshot`. There is always a head: without one nothing may listen.
+    /// Serves `snapshot`. There is always a head: without one nothing may listen. What is learned of
+    /// collectors under Rollouts goes to `aggregator`.
     pub fn new(
         snapshot: Snapshot,
         meta: HeadMeta,
         metrics: &'static Metrics,
         settings: Settings,
+        aggregator: Arc<Aggregator>,
+        now: Now,
     ) -> Self {
-        let head = Head::first(snapshot, meta, metrics);
+        let known = known(&aggregator, &snapshot, &meta, now);
+        let head = Head::first(snapshot, meta, metrics, known);
         Self {
             heads: watch::Sender::new(head.generation),
             head: ArcSwap::from_pointee(head),
@@ -162,6 +194,8 @@ impl Server {
             contests: AtomicBool::new(false),
             polling: HttpSessions::new(settings.http_sessions_max),
             failed: FailedMemory::default(),
+            aggregator,
+            versions: Versions::default(),
             full_states: Budget::new(settings.full_state_per_second),
             installing: Mutex::new(()),
             metrics,
@@ -170,15 +204,17 @@ impl Server {
     }
 
     /// Swaps the head. HTTP sessions learn of it at their next poll; for the links see
-    /// [`Server::heads`].
-    pub fn install(&self, snapshot: Snapshot, meta: HeadMeta) -> Installed {
+    /// [`Server::heads`]. Brakes and failures that are known of its Rollouts are in force from its
+    /// first decision on.
+    pub fn install(&self, snapshot: Snapshot, meta: HeadMeta, now: Now) -> Installed {
         let _installing = self.installing.lock().unwrap_or_else(PoisonError::into_inner);
         let previous = self.head.load_full();
         let changed = previous.snapshot.digest != snapshot.digest;
+        let known = known(&self.aggregator, &snapshot, &meta, now);
         let head = if changed {
-            Head::after(&previous, snapshot, meta, self.metrics)
+            Head::after(&previous, snapshot, meta, self.metrics, known)
         } else {
-            Head::again(&previous, meta, self.metrics)
+            Head::again(&previous, meta, self.metrics, known)
         };
         let installed = Installed { generation: head.generation, changed };
         let head = Arc::new(head);
@@ -270,7 +306,7 @@ impl Server {
                 if link.grant.required() != grant.required() {
                     // What the session knows was said under another credential, and must not be
                     // told to this one.
-                    self.handle_closed(link, now);
+                    self.handle_closed(link, now, Parting::default());
                 }
                 link.grant = grant.clone();
                 let reply = self.handle_peeked(link, now, &peek);
@@ -310,23 +346,33 @@ impl Server {
         emit: &mut dyn FnMut(Outgoing) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
         let head = self.head.load();
+        let teller = self.teller(&head, now, link.owner);
         for agent in link.session.agents_mut() {
-            if agent.placed.placement(&head).is_some() {
+            if agent.placed.placement(&head).is_some() || !decide::settle(&head, agent) {
                 continue;
             }
-            if let Some(offer) = decide::decide(&head, agent, now.seconds, false) {
+            teller.follow(agent, None);
+            let offer = decide::decide(&head, agent, now.seconds, false);
+            teller.report(agent, None, offer.is_some());
+            if let Some(offer) = offer {
                 let head = ReplyHead::new(agent.uid(), HeadFields::default());
-                emit(Outgoing { head, body: Some(offer.bytes.clone()), refused: false })?;
+                let body = Some(offer.bytes.clone());
+                emit(Outgoing { head, body, refused: false, ticket: None })?;
             }
         }
         ControlFlow::Continue(())
     }
 
     /// A link has ended: its agents are gone.
-    pub fn handle_closed(&self, link: &mut LinkState, _now: Now) {
+    pub fn handle_closed(&self, link: &mut LinkState, now: Now, parting: Parting) {
         let head = self.head.load();
+        let many = link.session.ever_many();
         let session = std::mem::take(&mut link.session);
-        session.into_agents(|mut agent| self.forget(&head, &mut agent, link.owner));
+        let conn = if parting.drained { Conn::Drained } else { Conn::Lost };
+        let heard = if many { 0 } else { parting.heard };
+        let leave = Leave { conn, outside: false, heard };
+        let teller = self.teller(&head, now, link.owner);
+        session.into_agents(|mut agent| self.forget(&teller, &mut agent, link.owner, leave));
         if let Owner::Link(id) = link.owner
             && self.has_contests()
         {
@@ -335,10 +381,45 @@ impl Server {
     }
 
     /// A pong came: somebody is at the other end of the link.
-    pub fn handle_alive(&self, link: LinkId, now: Now) {
-        if self.has_contests() {
-            self.with_duplicates(|duplicates| duplicates.handle_alive(now.seconds, link));
+    pub fn handle_alive(&self, link: &mut LinkState, now: Now) {
+        if let Owner::Link(id) = link.owner
+            && self.has_contests()
+        {
+            self.with_duplicates(|duplicates| duplicates.handle_alive(now.seconds, id));
         }
+        let head = self.head.load();
+        let teller = self.teller(&head, now, link.owner);
+        link.session.agents_mut().for_each(|agent| teller.handle_alive(agent));
+    }
+
+    /// Looks which agents of a link have fallen silent, or are heard again; `heard` is when anything
+    /// came on it last. A link that ever carried several agents vouches for none of them: whoever
+    /// answers its pings is not them.
+    pub fn handle_silence(&self, link: &mut LinkState, now: Now, heard: Seconds) {
+        let head = self.head.load();
+        let teller = self.teller(&head, now, link.owner);
+        let heard = if link.session.ever_many() { 0 } else { heard };
+        link.session.agents_mut().for_each(|agent| teller.look(agent, heard));
+    }
+
+    /// Waits until what a reply acknowledges is on the disk, but no longer than [`DURABLE_WITHIN`]
+    /// less `waited`.
+    pub async fn durable(&self, ticket: Ticket, waited: Duration) {
+        let within = DURABLE_WITHIN.saturating_sub(waited);
+        match tokio::time::timeout(within, self.aggregator.committed(ticket)).await {
+            Ok(Durable::Stored | Durable::Memory) => {}
+            Ok(Durable::Failed) | Err(_) => self.metrics.late_acknowledgements.increment(1),
+        }
+    }
+
+    /// What evidence is told to.
+    pub fn aggregator(&self) -> &Arc<Aggregator> {
+        &self.aggregator
+    }
+
+    fn teller<'s>(&'s self, head: &'s Head, now: Now, owner: Owner) -> Teller<'s> {
+        let Self { aggregator, versions, .. } = self;
+        Teller { aggregator, versions, head, now, polls: owner == Owner::Http }
     }
 
     /// The ping of [`Order::Ping`] is about to be sent on this link.
@@ -406,16 +487,22 @@ impl Server {
             self.agents.fetch_add(1, Ordering::Relaxed);
         }
         if news.first || received.renamed_from.is_some() {
-            self.register(peek, owner, many, received.renamed_from);
-            if let Some(failures) = self.failed.get(peek.uid) {
+            self.register(peek, owner, many, now, received.renamed_from);
+        }
+        let mut is_other = false;
+        if let (Some(description), Some(slots)) = (&peek.description, &slots) {
+            is_other = decide::describe(&head, agent, slots, description);
+        }
+        if let Some(who) = agent.placed.plain() {
+            let known = if is_other { self.failed.get(who) } else { None };
+            let restored = known.is_some();
+            if let Some(failures) = known {
                 agent.restore_failures(failures);
             }
-            self.failed.keep(peek.uid, agent.failures());
-        } else if news.failed.is_some() || news.recovered {
-            self.failed.keep(peek.uid, agent.failures());
-        }
-        if let Some(slots) = &slots {
-            decide::describe(&head, &mut agent.placed, slots);
+            let brought = is_other && agent.failures().is_some();
+            if restored || brought || news.failed.is_some() || news.recovered {
+                self.failed.keep(who, agent.failures());
+            }
         }
         if let Some(content) = news.failed
             && self.metrics.peer_log.allow(now.seconds)
@@ -423,10 +510,19 @@ impl Server {
             log_failed(peek, content);
         }
         if news.disconnect {
-            return self.farewell(&head, link, peek.uid);
+            return self.farewell(&head, link, now, peek.uid);
         }
 
-        let offer = decide::decide(&head, agent, now.seconds, true);
+        let teller = self.teller(&head, now, owner);
+        let heard = Heard { peek, news };
+        let offer = if decide::settle(&head, agent) {
+            teller.follow(agent, peek.description.is_some().then_some(peek));
+            teller.read_wiring(agent, heard);
+            decide::decide(&head, agent, now.seconds, true)
+        } else {
+            None
+        };
+        let ticket = teller.report(agent, Some(heard), offer.is_some());
         let full_state = agent.poll_full_state(now.seconds, || self.full_states.take(now.seconds));
         if let Some(reason) = full_state {
             let reason = full_state_label(reason, owner);
@@ -438,7 +534,7 @@ impl Server {
             capabilities: offer.is_none(),
         };
         let body = offer.map(|offer| offer.bytes.clone());
-        Outgoing { head: ReplyHead::new(peek.uid, fields), body, refused: false }
+        Outgoing { head: ReplyHead::new(peek.uid, fields), body, refused: false, ticket }
     }
 
     /// The uid that the sender of `peek` is to take, if any.
@@ -463,6 +559,7 @@ impl Server {
         peek: &Peek<'_>,
         owner: Owner,
         many: bool,
+        now: Now,
         renamed_from: Option<InstanceUid>,
     ) {
         if let Some(old) = renamed_from {
@@ -483,7 +580,11 @@ impl Server {
                 if let Some(mut session) = self.polling.remove(peek.uid) {
                     let head = self.head.load();
                     let session = std::mem::take(&mut session.session);
-                    session.into_agents(|mut agent| self.forget(&head, &mut agent, Owner::Http));
+                    let teller = self.teller(&head, now, Owner::Http);
+                    let leave = Leave { conn: Conn::Lost, outside: false, heard: 0 };
+                    session.into_agents(|mut agent| {
+                        self.forget(&teller, &mut agent, Owner::Http, leave);
+                    });
                     self.count_http_end(Closed::Duplicate);
                 }
             }
@@ -491,26 +592,37 @@ impl Server {
     }
 
     /// The reply to an agent's last message. The link stays, for whoever else is on it.
-    fn farewell(&self, head: &Head, link: &mut LinkState, uid: InstanceUid) -> Outgoing {
+    fn farewell(&self, head: &Head, link: &mut LinkState, now: Now, uid: InstanceUid) -> Outgoing {
         if let Some(mut agent) = link.session.handle_disconnect(uid) {
-            self.forget(head, &mut agent, link.owner);
+            let leave = Leave { conn: Conn::Left, outside: false, heard: now.seconds };
+            self.forget(&self.teller(head, now, link.owner), &mut agent, link.owner, leave);
         }
         let fields = HeadFields { capabilities: true, ..HeadFields::default() };
-        Outgoing { head: ReplyHead::new(uid, fields), body: None, refused: false }
+        Outgoing { head: ReplyHead::new(uid, fields), body: None, refused: false, ticket: None }
     }
 
-    fn forget(&self, head: &Head, agent: &mut proto::session::Agent<decide::Placed>, owner: Owner) {
+    fn forget(
+        &self,
+        teller: &Teller<'_>,
+        agent: &mut proto::session::Agent<decide::Placed>,
+        owner: Owner,
+        leave: Leave,
+    ) {
         self.agents.fetch_sub(1, Ordering::Relaxed);
-        decide::uncount(head, &mut agent.placed);
+        decide::uncount(teller.head, &mut agent.placed);
+        teller.leave(agent, leave);
         // Where it lives elsewhere by now, that link knows more.
         let was_here = self.registry.remove(agent.uid(), owner);
-        if was_here && agent.failures().is_some() {
-            self.failed.keep(agent.uid(), agent.failures());
+        if was_here
+            && agent.failures().is_some()
+            && let Some(who) = agent.placed.plain()
+        {
+            self.failed.keep(who, agent.failures());
         }
     }
 
     fn handle_ended(&self, session: &mut LinkState, now: Now, ended: Ended) {
-        self.handle_closed(session, now);
+        self.handle_closed(session, now, Parting::default());
         self.count_http_end(match ended {
             Ended::Expired => Closed::Expired,
             Ended::Evicted => Closed::Evicted,
@@ -531,7 +643,7 @@ impl Server {
         let head =
             uid.map_or_else(ReplyHead::anonymous, |uid| ReplyHead::new(uid, HeadFields::default()));
         let body = Some(proto::session::encode_bad_request(&text));
-        Outgoing { head, body, refused: true }
+        Outgoing { head, body, refused: true, ticket: None }
     }
 
     fn has_contests(&self) -> bool {
@@ -545,6 +657,12 @@ impl Server {
         self.contests.store(!duplicates.is_idle(), Ordering::Release);
         result
     }
+}
+
+/// What is known of a head before it is served.
+fn known(aggregator: &Aggregator, snapshot: &Snapshot, meta: &HeadMeta, now: Now) -> Known {
+    let evidence = aggregator.handle_head(now, snapshot, &meta.commit);
+    Known { evidence, now_ms: aggregator.now_ms(now) }
 }
 
 /// What a credential obliges an agent to report (serving.md, decision 15), by the matching rule:

@@ -3,6 +3,8 @@
 use bytes::Bytes;
 use proto::session::ReplyHead;
 
+use crate::aggregate::Ticket;
+
 /// One `ServerToAgent`: `head` followed by `body`, as protobuf and without a WebSocket header.
 ///
 /// The head names the agent and is built on the stack; the body is an offer that every link shares,
@@ -15,6 +17,9 @@ pub struct Outgoing {
     pub body: Option<Bytes>,
     /// It is an error response: the message was refused. HTTP says 400 with it.
     pub refused: bool,
+    /// What must be on the disk before this is sent (rollouts.md, decision 18): the transport waits
+    /// with [`Server::durable`](super::Server::durable).
+    pub ticket: Option<Ticket>,
 }
 
 impl Outgoing {

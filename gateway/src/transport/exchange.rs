@@ -162,6 +162,9 @@ pub(super) async fn exchange(
     let took = front.clock.elapsed().saturating_sub(started);
     front.metrics.message_handle.record(took);
     drop(message);
+    if let Some(ticket) = outgoing.ticket {
+        Box::pin(front.server.durable(ticket, Duration::ZERO)).await;
+    }
     front.metrics.messages_sent.get(Transport::Http).increment(1);
     front.metrics.messages_sent_bytes.get(Transport::Http).increment(outgoing.len() as u64);
     Ok(reply(&outgoing, encoding::accepts_gzip(parts.values("accept-encoding"))))

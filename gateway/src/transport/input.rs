@@ -226,7 +226,7 @@ impl Link {
                 Ok(Some(Event::Ping(payload))) => {
                     answers.extend_from_slice(ws::pong(payload).as_ref());
                 }
-                Ok(Some(Event::Pong(_))) => front.server.handle_alive(self.id(), now),
+                Ok(Some(Event::Pong(_))) => front.server.handle_alive(state, now),
                 Ok(Some(Event::Close(close))) => break Some((close.answer(), Closed::Peer)),
                 Err(violation) => {
                     front.metrics.bad_messages.count(&[violation.reason()]);
@@ -279,6 +279,7 @@ fn refused(front: &Front, error: FrameError) -> Outgoing {
         head: ReplyHead::anonymous(),
         body: Some(encode_bad_request(&error.to_string())),
         refused: true,
+        ticket: None,
     }
 }
 

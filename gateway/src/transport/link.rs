@@ -23,13 +23,13 @@ use tokio::net::TcpStream;
 
 use super::budget::Held;
 use super::outbox::Outbox;
-use super::output::Cause;
+use super::output::{Cause, Gate};
 use crate::clock::{Now, Seconds};
 use crate::listen::Front;
 use crate::listen::socket::Socket;
 use crate::metrics::labels::{Closed, Transport};
 use crate::scratch;
-use crate::serve::{LinkId, LinkState, Linked, LinksFull};
+use crate::serve::{LinkId, LinkState, Linked, LinksFull, Parting};
 use crate::tokens::Grant;
 
 /// Silence after which a link is pinged. Collectors speak every 30 s; a client that re-arms its own
@@ -71,7 +71,7 @@ pub(super) struct Wire {
     /// A message that arrived in part.
     pub(super) partial: Option<Box<Partial>>,
     /// What the socket could not take at once; a task sends it.
-    pub(super) outbox: Option<Box<Outbox>>,
+    pub(super) outbox: Option<Box<Outbox<Gate>>>,
     pub(super) tls: Option<Box<ServerConnection>>,
     /// When the peer last sent anything.
     pub(super) heard: Seconds,
@@ -287,10 +287,14 @@ impl Link {
     }
 
     /// Runs what is due on it: see the constants of this module and of [`super::outbox`].
-    pub(crate) fn sweep(self: &Arc<Self>, now: Seconds) {
+    pub(crate) fn sweep(self: &Arc<Self>, at: Now) {
         let mut inner = self.lock();
-        let wire = &mut inner.wire;
+        let Inner { state, wire } = &mut *inner;
+        let now = at.seconds;
         let since = |then: Seconds| now.saturating_sub(then);
+        if wire.stage == Stage::Open && !wire.held_back {
+            self.front.server.handle_silence(state, at, wire.heard);
+        }
         match wire.stage {
             Stage::Ended => {}
             Stage::Closing => {
@@ -392,7 +396,8 @@ impl Link {
             self.release(wire);
             wire.stage = Stage::Ended;
             wire.outbox = None;
-            self.front.server.handle_closed(state, self.front.clock.now());
+            let parting = Parting { heard: wire.heard, drained: wire.why == Closed::Drain };
+            self.front.server.handle_closed(state, self.front.clock.now(), parting);
             wire.why
         };
         self.front.links.remove(self.id);

@@ -10,6 +10,7 @@ use proto::ws::{self, Opcode};
 use super::link::{Link, Stage, Wire, milliseconds};
 use super::outbox::Outbox;
 use super::tls;
+use crate::aggregate::Ticket;
 use crate::metrics::labels::{Closed, Transport};
 use crate::serve::Outgoing;
 
@@ -28,6 +29,25 @@ pub(super) enum Cause {
     Push,
 }
 
+/// What the answers behind it wait for (rollouts.md, decision 18).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Gate {
+    ticket: Ticket,
+    /// When it was put there, since the start of the process.
+    since: Duration,
+}
+
+/// How far a queue got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flushed {
+    /// Everything is written, and the queue is gone.
+    Whole,
+    /// The rest waits behind a gate.
+    Held,
+    /// The socket takes no more now.
+    Full,
+}
+
 impl Link {
     /// Sends one message, or gathers it in `answers` until [`Link::send_gathered`].
     pub(super) fn answer(
@@ -37,6 +57,10 @@ impl Link {
         outgoing: &Outgoing,
         cause: Cause,
     ) {
+        if let Some(ticket) = outgoing.ticket {
+            self.send_gathered(wire, answers, cause);
+            self.hold(wire, ticket);
+        }
         let [head, body] = outgoing.parts();
         // The message header of OpAMP over WebSocket: a varint zero.
         let len = 1 + head.len() + body.len();
@@ -95,7 +119,9 @@ impl Link {
             Ok(written) => {
                 let whole = head.len() + body.map_or(0, Bytes::len);
                 if written < whole || wire.tls.as_ref().is_some_and(|tls| tls.wants_write()) {
-                    wire.outbox = Some(Box::new(Outbox::new(self.front.clock.seconds())));
+                    let mut outbox = Outbox::new(self.front.clock.seconds());
+                    outbox.draining = true;
+                    wire.outbox = Some(Box::new(outbox));
                     let of_head = written.min(head.len());
                     let body = body.map(|body| body.slice(written - of_head..));
                     self.queue(wire, &head[of_head..], body.as_ref(), cause);
@@ -104,6 +130,39 @@ impl Link {
             }
             Err(_) => self.fail(wire, Closed::Lost),
         }
+    }
+
+    /// Lets nothing more out of the link until `ticket` is on the disk: replies keep their order.
+    fn hold(self: &Arc<Self>, wire: &mut Wire, ticket: Ticket) {
+        if wire.stage() != Stage::Open {
+            return;
+        }
+        let gate = Gate { ticket, since: self.front.clock.elapsed() };
+        let now = self.front.clock.seconds();
+        let outbox = wire.outbox.get_or_insert_with(|| Box::new(Outbox::new(now)));
+        if outbox.hold(gate) {
+            tokio::spawn(release(Arc::clone(self), gate));
+        }
+    }
+
+    /// Lets out what waited for the first gate, and returns the next one.
+    fn open(self: &Arc<Self>, wire: &mut Wire) -> Option<Gate> {
+        let outbox = wire.outbox.as_mut()?;
+        let next = outbox.open(self.front.clock.seconds());
+        if !outbox.draining {
+            match self.flush(wire) {
+                Ok(Flushed::Whole) => self.shut_when_sent(wire),
+                Ok(Flushed::Held) => {}
+                Ok(Flushed::Full) => {
+                    if let Some(outbox) = &mut wire.outbox {
+                        outbox.draining = true;
+                        tokio::spawn(drain(Arc::clone(self)));
+                    }
+                }
+                Err(_) => self.fail(wire, Closed::Lost),
+            }
+        }
+        next
     }
 
     /// Queues a message, or what is left of one.
@@ -139,10 +198,10 @@ impl Link {
         Ok(written)
     }
 
-    /// Writes what the socket takes now of the queue; true when the queue is gone.
-    fn flush(&self, wire: &mut Wire) -> io::Result<bool> {
+    /// Writes what the socket takes now of the queue.
+    fn flush(&self, wire: &mut Wire) -> io::Result<Flushed> {
         let Wire { outbox: slot, tls, .. } = wire;
-        let Some(outbox) = slot else { return Ok(true) };
+        let Some(outbox) = slot else { return Ok(Flushed::Whole) };
         let now = self.front.clock.seconds();
         loop {
             let mut slices = [IoSlice::new(&[]); SLICES];
@@ -158,15 +217,21 @@ impl Link {
                 Ok(written) => {
                     outbox.advance(written, now);
                     let encrypted_left = tls.as_ref().is_some_and(|tls| tls.wants_write());
-                    if outbox.is_empty() && !encrypted_left {
-                        *slot = None;
-                        return Ok(true);
+                    if outbox.is_drained() && !encrypted_left {
+                        if outbox.is_empty() {
+                            *slot = None;
+                            return Ok(Flushed::Whole);
+                        }
+                        outbox.draining = false;
+                        return Ok(Flushed::Held);
                     }
                     if written == 0 {
-                        return Ok(false);
+                        return Ok(Flushed::Full);
                     }
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(Flushed::Full);
+                }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
@@ -188,6 +253,16 @@ impl Link {
     }
 }
 
+/// Waits for each gate of a link in turn, and ends with the last.
+async fn release(link: Arc<Link>, first: Gate) {
+    let mut next = Some(first);
+    while let Some(Gate { ticket, since }) = next {
+        let waited = link.front.clock.elapsed().saturating_sub(since);
+        link.front.server.durable(ticket, waited).await;
+        next = link.open(&mut link.lock().wire);
+    }
+}
+
 /// Sends a link's queue, and ends with it.
 async fn drain(link: Arc<Link>) {
     loop {
@@ -198,8 +273,10 @@ async fn drain(link: Arc<Link>) {
             return;
         }
         match writable.and_then(|()| link.flush(wire)) {
-            Ok(true) => return link.shut_when_sent(wire),
-            Ok(false) => {}
+            Ok(Flushed::Whole) => return link.shut_when_sent(wire),
+            // Whoever lets it go on begins anew.
+            Ok(Flushed::Held) => return,
+            Ok(Flushed::Full) => {}
             Err(_) => return link.fail(wire, Closed::Lost),
         }
     }

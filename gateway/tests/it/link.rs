@@ -228,8 +228,8 @@ async fn any_mix_of_ends_at_once_is_one_end() {
         let close = frame(CLOSE, true, &1000_u16.to_be_bytes());
         let front = std::sync::Arc::clone(&gateway.front);
         let sweeping = tokio::task::spawn_blocking(move || {
-            front.sweep(1_000);
-            front.sweep(2_000);
+            front.sweep(gateway::clock::Now { seconds: 1_000, unix_ms: 1_800_000_000_000 });
+            front.sweep(gateway::clock::Now { seconds: 2_000, unix_ms: 1_800_000_000_000 });
         });
         raw.write(&close).await;
         drop(raw);

@@ -275,6 +275,11 @@ impl<P> Agent<P> {
         self.reported_as(State::Applying)
     }
 
+    /// What it last reported to have failed, while it has reported nothing else since.
+    pub fn failing(&self) -> Option<ContentKey> {
+        self.reported_as(State::Failed)
+    }
+
     /// The offer that it has not answered yet.
     pub fn unanswered(&self) -> Option<ContentKey> {
         self.is(UNANSWERED).then_some(self.offered)

@@ -47,7 +47,7 @@ fn row_37_two_living_clones_get_one_new_uid_and_do_not_fight() {
     let mut world = world();
     let (old, new) = contested(&world, &first(0));
     ping(&world, old);
-    world.server.handle_alive(old, now(world.now));
+    world.on(old, |link| world.server.handle_alive(link, now(world.now)));
     assert_eq!(world.send(old, &message(1, 41)).agent_identification, None);
     let reply = world.send(new, &message(1, 1));
     let given = reply.agent_identification.expect("a new uid").new_instance_uid;
@@ -66,7 +66,7 @@ fn row_37_two_living_clones_get_one_new_uid_and_do_not_fight() {
     world.orders();
     for _ in 0..100 {
         world.now += 30;
-        world.server.handle_alive(old, now(world.now));
+        world.on(old, |link| world.server.handle_alive(link, now(world.now)));
         world.orders();
     }
     assert_eq!(world.send(third, &message(1, 1)).agent_identification, None);
@@ -86,7 +86,7 @@ fn the_same_process_on_a_second_link_keeps_its_uid() {
     let world = world();
     let (old, new) = contested(&world, &message(1, 41));
     ping(&world, old);
-    world.server.handle_alive(old, now(world.now));
+    world.on(old, |link| world.server.handle_alive(link, now(world.now)));
     assert_eq!(world.send(new, &message(1, 42)).agent_identification, None);
 }
 
@@ -97,7 +97,7 @@ fn a_bridge_on_either_side_keeps_its_uids() {
         let (old, new) = contested(&world, &first(0));
         world.send(if bridge_is_old { old } else { new }, &described(2, 0, &[]));
         ping(&world, old);
-        world.server.handle_alive(old, now(world.now));
+        world.on(old, |link| world.server.handle_alive(link, now(world.now)));
         assert_eq!(world.send(new, &message(1, 1)).agent_identification, None);
     }
 }
@@ -110,7 +110,7 @@ fn over_http_the_newest_wins() {
     world.poll(&first(0));
     assert_eq!(world.server.owner(&uid(1)), Some(Owner::Http));
     ping(&world, link);
-    world.server.handle_alive(link, now(world.now));
+    world.on(link, |link| world.server.handle_alive(link, now(world.now)));
     assert_eq!(world.poll(&message(1, 1)).agent_identification, None);
 
     let newer = world.link();

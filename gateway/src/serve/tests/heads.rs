@@ -37,7 +37,7 @@ fn a_bridge_is_told_a_part_at_a_time_and_each_of_its_agents_once() {
         world.send(bridge, &described(agent, 0, &[("tier", "one")]));
     }
     let next = estate().tier("b/one", &[("tier", "one")], "one: 2\n");
-    world.server.install(next.compile(), HeadMeta::default());
+    world.server.install(next.compile(), HeadMeta::default(), now(world.now));
     let mut told = Vec::new();
     let mut visits = 0;
     let mut left = true;
@@ -66,7 +66,7 @@ fn a_commit_that_changes_nothing_sends_nothing() {
     // The comment at the top names the commit; content is what is below it.
     let head = head.tier("b/one", &[("tier", "one")], "# commit c3\none: 1\n");
     assert_eq!(world.install(&head), []);
-    let same = world.server.install(head.compile(), HeadMeta::default());
+    let same = world.server.install(head.compile(), HeadMeta::default(), now(world.now));
     assert!(!same.changed);
 }
 
@@ -75,13 +75,12 @@ fn watchers_hear_of_heads_that_have_to_be_pushed() {
     let world = populated();
     let mut heads = world.server.heads();
     let before = *heads.borrow_and_update();
-    world
-        .server
-        .install(estate().compile(), HeadMeta { commit: "c9".into(), ..HeadMeta::default() });
+    let meta = HeadMeta { commit: "c9".into(), ..HeadMeta::default() };
+    world.server.install(estate().compile(), meta, now(world.now));
     assert!(!heads.has_changed().expect("the server lives"));
     assert_eq!(&*world.server.head().meta.commit, "c9");
     let next = estate().tier("b/two", &[("tier", "two")], "two: 2\n");
-    world.server.install(next.compile(), HeadMeta::default());
+    world.server.install(next.compile(), HeadMeta::default(), now(world.now));
     assert!(heads.has_changed().expect("the server lives"));
     assert_eq!(*heads.borrow_and_update(), before + 1);
 }
@@ -105,7 +104,7 @@ fn tiers_that_come_and_go_move_their_collectors() {
 fn a_heartbeat_between_swap_and_push_takes_the_offer_with_it() {
     let world = populated();
     let head = estate().tier("b/one", &[("tier", "one")], "one: 2\n");
-    world.server.install(head.compile(), HeadMeta::default());
+    world.server.install(head.compile(), HeadMeta::default(), now(world.now));
     let reply = world.send(LinkId(0), &message(1, 1));
     assert_eq!(offered(&reply).as_deref(), Some("one: 2\n"));
     assert_eq!(world.push(), [(uid(2), "one: 2\n".into())]);

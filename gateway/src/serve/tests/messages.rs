@@ -69,6 +69,7 @@ fn row_87_a_push_and_a_reply_share_their_bytes() {
     world.server.install(
         estate().tier("a/one", &[("tier", "one")], "one: 2\n").compile(),
         HeadMeta::default(),
+        now(1),
     );
     let mut pushed = Vec::new();
     let all = world.on(link, |link| {

@@ -103,6 +103,10 @@ fn grant(required: &str) -> Grant {
     credentials.check(Some(header.as_bytes()), None).expect("let in")
 }
 
+fn evidence_settings() -> crate::aggregate::Settings {
+    crate::aggregate::Settings { incarnation: 7, ..crate::aggregate::Settings::default() }
+}
+
 /// A server with links, all of which live in its test.
 struct World {
     server: Server,
@@ -124,8 +128,21 @@ impl World {
 
     fn with(estate: &Estate, settings: Settings) -> Self {
         let metrics = Metrics::leak();
-        let server = Server::new(estate.compile(), HeadMeta::default(), metrics, settings);
-        Self { server, metrics, links: Links::new(1_000), now: 1 }
+        let aggregator = Aggregator::in_memory(evidence_settings(), metrics, now(1));
+        Self::on_evidence(estate, settings, metrics, aggregator, 1)
+    }
+
+    /// A process that starts at `at` with what is known already.
+    fn on_evidence(
+        estate: &Estate,
+        settings: Settings,
+        metrics: &'static Metrics,
+        aggregator: Arc<Aggregator>,
+        at: u32,
+    ) -> Self {
+        let meta = HeadMeta::default();
+        let server = Server::new(estate.compile(), meta, metrics, settings, aggregator, now(at));
+        Self { server, metrics, links: Links::new(1_000), now: at }
     }
 
     fn link(&self) -> LinkId {
@@ -184,7 +201,7 @@ impl World {
 
     /// Installs a head and pushes it to every link: what was emitted, as uid and artefact.
     fn install(&self, estate: &Estate) -> Vec<(InstanceUid, String)> {
-        self.server.install(estate.compile(), HeadMeta::default());
+        self.server.install(estate.compile(), HeadMeta::default(), now(self.now));
         self.push()
     }
 
@@ -203,7 +220,7 @@ impl World {
     }
 
     fn close(&self, link: LinkId) {
-        self.on(link, |link| self.server.handle_closed(link, now(self.now)));
+        self.on(link, |link| self.server.handle_closed(link, now(self.now), Parting::default()));
         self.links.remove(link);
     }
 

@@ -219,7 +219,7 @@ proptest! {
             world.now += 100;
             match step {
                 Step::Head(next, push) => {
-                    world.server.install(next.compile(), HeadMeta::default());
+                    world.server.install(next.compile(), HeadMeta::default(), now(world.now));
                     estate = next;
                     if push {
                         let mut expected = Vec::new();

@@ -6,6 +6,7 @@ use std::num::{NonZeroU32, NonZeroUsize};
 use std::sync::Arc;
 use std::time::Duration;
 
+use gateway::aggregate::Aggregator;
 use gateway::clock::{Clock, Now, Seconds};
 use gateway::config::{DrainConfig, LinkConfig};
 use gateway::drain::Phase;
@@ -69,8 +70,12 @@ impl Setup {
     pub(crate) fn start(self) -> Gateway {
         let metrics = Metrics::leak();
         let snapshot = snapshot(&estate(1));
-        let server =
-            Arc::new(Server::new(snapshot, HeadMeta::default(), metrics, Settings::default()));
+        let clock = Clock::start();
+        let (meta, settings) = (HeadMeta::default(), Settings::default());
+        let evidence = gateway::aggregate::Settings::default();
+        let aggregator = Aggregator::in_memory(evidence, metrics, clock.now());
+        let server = Server::new(snapshot, meta, metrics, settings, aggregator, clock.now());
+        let server = Arc::new(server);
         let front = Arc::new(Front::new(Parts {
             server: Arc::clone(&server),
             links: Arc::new(Links::new(u32::try_from(self.limits.max_links.get()).unwrap())),
@@ -79,7 +84,7 @@ impl Setup {
             tls: self.tls.map(Arc::new),
             instance: self.instance,
             metrics,
-            clock: Clock::start(),
+            clock,
         }));
         let listener = listen::bind(([127, 0, 0, 1], 0).into(), false).unwrap();
         let addr = listener.local_addr().unwrap();
@@ -87,7 +92,7 @@ impl Setup {
         let run = tokio::spawn(listen::run(Arc::clone(&front), listener, self.drain, async move {
             let _ = stopped.await;
         }));
-        Gateway { addr, server, front, metrics, stop: Some(stop), run }
+        Gateway { addr, server, front, metrics, clock, stop: Some(stop), run }
     }
 }
 
@@ -97,6 +102,7 @@ pub(crate) struct Gateway {
     pub(crate) server: Arc<Server>,
     pub(crate) front: Arc<Front>,
     metrics: &'static Metrics,
+    clock: Clock,
     stop: Option<oneshot::Sender<()>>,
     pub(crate) run: JoinHandle<()>,
 }
@@ -127,7 +133,7 @@ impl Gateway {
 
     /// As the sweep of some second.
     pub(crate) fn sweep(&self, now: Seconds) {
-        self.front.sweep(now);
+        self.front.sweep(Now { seconds: now, unix_ms: 1_800_000_000_000 });
     }
 
     /// As the tick of some second.
@@ -137,7 +143,8 @@ impl Gateway {
 
     /// Puts another estate in force.
     pub(crate) fn install(&self, served: &Served) {
-        self.server.install(snapshot(served), HeadMeta::default());
+        let now = self.clock.now();
+        self.server.install(snapshot(served), HeadMeta::default(), now);
     }
 
     /// As SIGTERM.
