@@ -1,5 +1,6 @@
 //! All Rollouts of a head on a line each, worst first.
 
+use render::problem::printable;
 use render::rollout::report::ProposalState;
 use render::rollout::verdict::Kind;
 use render::rollout::words::span;
@@ -111,6 +112,6 @@ fn cells(row: &Row) -> Vec<String> {
     let proposal = proposal.as_ref();
     let proposal = proposal
         .map_or(String::new(), |one| format!(" [{} {}]", clean(&one.kind), clean(&one.state)));
-    cells.push(format!("{}{proposal}", clean(why)));
+    cells.push(format!("{}{proposal}", printable(why)));
     cells
 }

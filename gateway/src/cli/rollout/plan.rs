@@ -89,9 +89,9 @@ fn text(plan: &Plan) -> String {
         plan.population, plan.looked_at, plan.members
     );
     let mut rows = vec![["STAGE", "COHORT", "ADMITS", "IN ALL"].map(str::to_owned).to_vec()];
-    let mut in_all = 0;
+    let mut in_all = 0_u64;
     for (at, stage) in (0u32..).zip(&plan.stages) {
-        in_all += stage.admits;
+        in_all = in_all.saturating_add(stage.admits);
         let active = if at == plan.stage { " (active)" } else { "" };
         let number = (u64::from(at) + 1).to_string();
         let cohort = format!("{}{active}", clean(&stage.cohort));

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::Args;
+use render::problem::printable;
 use render::rollout::report::RolloutReport;
 use render::rollout::verdict::Kind;
 
@@ -82,7 +83,7 @@ fn exit(kind: Kind, time_is_up: bool) -> Option<Exit> {
 
 fn line(report: &RolloutReport) -> String {
     let verdict = &report.verdict;
-    format!("{}: {}: {}", clean(&report.rollout), verdict.kind.label(), clean(&verdict.why))
+    format!("{}: {}: {}", clean(&report.rollout), verdict.kind.label(), printable(&verdict.why))
 }
 
 fn told(report: &RolloutReport, format: Format) -> Result<String, RunError> {

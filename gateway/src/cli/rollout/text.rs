@@ -6,8 +6,9 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::fmt::Write;
+use std::fmt::Write; // to Strings, which cannot fail
 
+use render::problem::printable;
 use render::rollout::report::{HaltedMember, ProposalState, RolloutReport};
 use render::rollout::verdict::{Counts, Told};
 use render::rollout::words::span;
@@ -26,7 +27,7 @@ pub fn report(report: &RolloutReport, now_ms: u64, style: Style) -> String {
         "{}  {}\n  {}\n\n",
         style.strong(&clean(&report.rollout)),
         style.verdict(report.verdict.kind),
-        clean(&report.verdict.why),
+        printable(&report.verdict.why),
     );
     text.push_str(&facts(report, now_ms));
     text.push('\n');
@@ -38,7 +39,7 @@ pub fn report(report: &RolloutReport, now_ms: u64, style: Style) -> String {
     text
 }
 
-/// Writing to a String cannot fail.
+/// What is staged, how far it is, who reports, what is proposed.
 fn facts(report: &RolloutReport, now_ms: u64) -> String {
     let RolloutReport { terms, times, verdict, .. } = report;
     let ago = |ms: u64| format!("{} ago", age(now_ms.saturating_sub(ms)));
@@ -56,7 +57,7 @@ fn facts(report: &RolloutReport, now_ms: u64) -> String {
         "stage",
         format!(
             "{} of {}{cohort}; soaked {} of {} ({})",
-            terms.stage + 1,
+            u64::from(terms.stage) + 1,
             terms.stages,
             age(soaked),
             span(terms.soak_ms),
@@ -75,7 +76,7 @@ fn facts(report: &RolloutReport, now_ms: u64) -> String {
         Told::Sight => "first seen here",
     };
     rows.push(("began", format!("{} ({told})", ago(times.stage_since_ms))));
-    let halted = verdict.failed + verdict.dark;
+    let halted = verdict.failed.saturating_add(verdict.dark);
     let at =
         if verdict.aborts_at == 0 { String::new() } else { format!("{}, ", verdict.aborts_at) };
     rows.push((
@@ -142,7 +143,7 @@ fn stages(report: &RolloutReport) -> String {
     };
     let counted = |counts: &Counts| {
         let Counts { seen, taking, to, from, other, unknown, failed, dark, .. } = counts;
-        [*seen, to + taking, *from, *other, *unknown, *failed, *dark].map(Some)
+        [*seen, to.saturating_add(*taking), *from, *other, *unknown, *failed, *dark].map(Some)
     };
     for (at, line) in report.cohorts.iter().enumerate() {
         let active = if at == report.terms.stage as usize { " (active)" } else { "" };
@@ -195,7 +196,7 @@ fn notes(report: &RolloutReport) -> Vec<String> {
     note(u64::from(report.terms.same_content), &|| {
         "candidate and base have equal content: nothing is staged".into()
     });
-    notes.extend(report.notices.iter().map(|notice| clean(notice).into_owned()));
+    notes.extend(report.notices.iter().map(|notice| printable(notice).into_owned()));
     notes
 }
 
@@ -214,7 +215,7 @@ fn halted(report: &RolloutReport, now_ms: u64) -> String {
     clusters
         .sort_by_key(|((condition, ..), members)| (*condition != "failed", Reverse(members.len())));
     let named = report.halted.len() as u64;
-    let all = report.verdict.failed + report.verdict.dark;
+    let all = report.verdict.failed.saturating_add(report.verdict.dark);
     let mut text = String::from("\n  halted members");
     if named < all {
         let _ = write!(text, " (the report names {named} of {all})");
@@ -230,7 +231,7 @@ fn halted(report: &RolloutReport, now_ms: u64) -> String {
             .take(SAMPLE_MAX)
             .map(|member| {
                 let since = age(now_ms.saturating_sub(member.since_ms));
-                format!("{} (stage {}, {since})", clean(&member.label), member.stage + 1)
+                format!("{} (stage {}, {since})", clean(&member.label), u64::from(member.stage) + 1)
             })
             .collect();
         if let Some(more) = members.len().checked_sub(SAMPLE_MAX).filter(|more| *more > 0) {

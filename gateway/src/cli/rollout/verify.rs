@@ -4,6 +4,7 @@ use std::io::Read;
 use std::path::PathBuf;
 
 use clap::Args;
+use render::problem::printable;
 use render::rollout::bundle::{BUNDLE_BYTES_MAX, Verified, verify};
 use serde_json::json;
 
@@ -60,7 +61,7 @@ fn text(verified: &Verified) -> String {
     let Verified { same, differences, verdict, report } = verified;
     let rollout = clean(&report.rollout);
     let stage = u64::from(report.terms.stage) + 1;
-    let (kind, why) = (verdict.kind.label(), clean(&verdict.why));
+    let (kind, why) = (verdict.kind.label(), printable(&verdict.why));
     if *same {
         return format!(
             "same: {rollout}, stage {stage} of {}: {kind}: {why}\n",
@@ -69,7 +70,7 @@ fn text(verified: &Verified) -> String {
     }
     let mut text = format!("different: {rollout}, recomputed {kind}: {why}\n");
     for difference in differences {
-        text.push_str(&format!("  {}\n", clean(difference)));
+        text.push_str(&format!("  {}\n", printable(difference)));
     }
     text
 }
