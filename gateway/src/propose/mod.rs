@@ -265,8 +265,9 @@ impl Proposer {
         let Some(entry) = self.entries.get_mut(id) else { return };
         match result {
             Ok(done) => {
+                let wanted = Kind::of(job.report.verdict.kind);
                 let opens = |done: &Done| match done.outcome {
-                    Outcome::Pushed | Outcome::Present => true,
+                    Outcome::Pushed | Outcome::Present => wanted == Some(done.kind),
                     Outcome::Withdrawn | Outcome::Stale => false,
                 };
                 let due = if self.forge.is_some() && done.as_ref().is_some_and(opens) {

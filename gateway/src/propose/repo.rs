@@ -15,7 +15,8 @@ use super::decide::Seen;
 use crate::source::git::clone::Clone;
 use crate::source::git::command::Git;
 use crate::source::git::history::HistoryReader;
-use crate::source::git::{GitError, objects, place};
+use crate::source::git::objects::{self, LISTING_BYTES_MAX};
+use crate::source::git::{GitError, place};
 
 /// Where the remote's branch is kept in the clone.
 const HEAD_REF: &str = "refs/tidegate/head";
@@ -341,13 +342,27 @@ impl Repo {
             .ok_or_else(|| output("git ls-remote"))
     }
 
-    /// Removes a clone that cannot be read; the next [`Repo::open`] makes another one.
+    /// After git failed: removes the clone if what was fetched cannot be read any more, so that the
+    /// next [`Repo::open`] makes another one. A remote that is down is no reason.
     ///
     /// # Errors
     ///
     /// When the file system refuses.
-    pub fn remove(&self) -> Result<(), GitError> {
-        self.clone.remove()
+    pub fn heal(&self) -> Result<(), GitError> {
+        let known = self.clone.dir().join(HEAD_REF).exists();
+        // Neither needs what a clone without blobs does not have.
+        let readable = || {
+            self.git().text(&["rev-list", "--count", HEAD_REF, "--"])?;
+            self.git().run(&["ls-tree", "-r", "-z", HEAD_REF], Vec::new(), LISTING_BYTES_MAX)
+        };
+        match readable() {
+            Err(GitError::Failed { .. }) if known => {
+                let dir = self.clone.dir();
+                tracing::warn!(clone = %dir.display(), "the clone is damaged and is replaced");
+                self.clone.remove()
+            }
+            _ => Ok(()),
+        }
     }
 
     fn git(&self) -> &Git {

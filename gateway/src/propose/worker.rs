@@ -69,6 +69,9 @@ pub enum Failure {
     /// Git failed; it may work the next time.
     #[error(transparent)]
     Git(#[from] GitError),
+    /// The same for the other Rollouts of a turn.
+    #[error("{0}")]
+    Unreachable(String),
     /// The judged commit is not on the branch that the head is on.
     #[error("the commit that was judged ({head}) is not on the branch that proposals are for")]
     Elsewhere {
@@ -97,7 +100,11 @@ impl Failure {
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Git(GitError::File { .. }) | Self::Refused(_) | Self::Bundle(_) => false,
-            Self::Git(_) | Self::Elsewhere { .. } | Self::Raced { .. } | Self::Panic => true,
+            Self::Git(_)
+            | Self::Unreachable(_)
+            | Self::Elsewhere { .. }
+            | Self::Raced { .. }
+            | Self::Panic => true,
         }
     }
 }
@@ -132,20 +139,27 @@ impl Worker {
     /// nothing is there, and nothing is wanted.
     pub fn turn(&mut self, jobs: &[Job], unix_ms: u64) -> Vec<Result<Option<Done>, Failure>> {
         let fetched = self.repo.open().and_then(|lock| self.repo.fetch().map(|()| lock));
-        match fetched {
+        let results: Vec<_> = match fetched {
             Ok(_lock) => jobs.iter().map(|job| self.job(job, unix_ms)).collect(),
+            // An error is no value that can be had twice, and every Rollout shows it.
             Err(error) => {
-                // An error is no value that can be had twice, and every Rollout shows it.
-                let text = error.to_string();
-                let again = || GitError::Failed { command: "git fetch".into(), said: text.clone() };
-                let rest = jobs.iter().skip(1).map(|_| Err(again().into()));
-                let mut all: Vec<_> = rest.collect();
-                if !jobs.is_empty() {
-                    all.insert(0, Err(error.into()));
-                }
-                all
+                let said = error.to_string();
+                let mut first = Some(error);
+                let mut again = || {
+                    first.take().map_or_else(|| Failure::Unreachable(said.clone()), Failure::Git)
+                };
+                jobs.iter().map(|_| Err(again())).collect()
             }
+        };
+        // An estate is too large to keep until there is something to propose again.
+        self.tree = None;
+        let is_git = |result: &Result<_, Failure>| matches!(result, Err(Failure::Git(_)));
+        if results.iter().any(is_git)
+            && let Err(error) = self.repo.open().and_then(|_lock| self.repo.heal())
+        {
+            tracing::warn!(%error, "the clone that proposals are made in cannot be healed");
         }
+        results
     }
 
     fn job(&mut self, job: &Job, unix_ms: u64) -> Result<Option<Done>, Failure> {
@@ -161,8 +175,26 @@ impl Worker {
         if let Some(kind) = wanted {
             // Where an abort is proposed, it is what is told of, and not the advance before it.
             done = Some(self.put(kind, report, unix_ms)?);
+        } else if done.is_none() {
+            done = self.standing(report)?;
         }
         Ok(done)
+    }
+
+    /// An abort that was proposed for this stage: it is not withdrawn when the verdict turns, so it
+    /// goes on being told of.
+    fn standing(&self, report: &RolloutReport) -> Result<Option<Done>, Failure> {
+        let branch = Kind::Abort.branch(&report.rollout, report.terms.stage);
+        let branches = self.repo.branches(&report.rollout, &report.head)?;
+        let stands = |seen: &&decide::Seen| {
+            seen.key.as_ref().is_some_and(|key| key.candidate == report.candidate)
+        };
+        Ok(branches.get(&branch).filter(stands).map(|seen| Done {
+            kind: Kind::Abort,
+            outcome: Outcome::Present,
+            commit: seen.tip.clone(),
+            branch,
+        }))
     }
 
     /// An advance whose verdict does not hold any more.

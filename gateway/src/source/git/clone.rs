@@ -139,15 +139,30 @@ impl Clone {
 
     /// A git that was killed leaves locks behind; under our own lock nobody else holds them.
     fn remove_stale_locks(&self) {
-        let files = ["shallow.lock", "config.lock", "packed-refs.lock", "HEAD.lock"];
-        for file in files.into_iter().chain(["refs/tidegate/head.lock"]) {
+        for file in ["shallow.lock", "config.lock", "packed-refs.lock", "HEAD.lock"] {
             // Nearly always there is none.
             let _ = std::fs::remove_file(self.dir.join(file));
         }
+        remove_locks(&self.dir.join("refs/tidegate"), REF_DEPTH_MAX);
     }
 
     fn error(&self, why: String) -> GitError {
         GitError::Cache { place: self.root.clone(), why }
+    }
+}
+
+/// Parts of a name below `refs/tidegate`: those of our branches are four.
+const REF_DEPTH_MAX: usize = 8;
+
+fn remove_locks(dir: &Path, depth: usize) {
+    let Ok(entries) = std::fs::read_dir(dir) else { return };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|extension| extension == "lock") {
+            let _ = std::fs::remove_file(path);
+        } else if depth > 0 && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            remove_locks(&path, depth - 1);
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use super::GitError;
 use super::command::Git;
 
 /// Output of `ls-tree` and `rev-list` over a whole repository.
-const LISTING_BYTES_MAX: u64 = 512 << 20;
+pub(crate) const LISTING_BYTES_MAX: u64 = 512 << 20;
 
 /// Links that lead to links, before it is called a loop.
 const LINKS_MAX: usize = 8;

@@ -416,7 +416,8 @@ fn an_abort_withdraws_the_advance_and_stays_when_the_verdict_turns() {
     done(&mut worker, report(&remote, 1, verdict::Kind::Advance));
     let (_, abort) = done(&mut worker, report(&remote, 1, verdict::Kind::Abort));
     assert_eq!(branches(&remote), [(ABORT.to_owned(), abort.clone())]);
-    assert_eq!(turn(&mut worker, report(&remote, 1, verdict::Kind::Hold)).unwrap(), None);
+    let hold = report(&remote, 1, verdict::Kind::Hold);
+    assert_eq!(done(&mut worker, hold), (Outcome::Present, abort.clone()));
     assert_eq!(branches(&remote), [(ABORT.to_owned(), abort)]);
 }
 
@@ -507,6 +508,33 @@ fn a_remote_that_says_no_leaves_everything_as_it_was() {
     fs::remove_file(&hook).unwrap();
     let (outcome, _) = done(&mut worker, report(&remote, 1, verdict::Kind::Advance));
     assert_eq!(outcome, Outcome::Pushed);
+}
+
+#[test]
+fn a_damaged_or_locked_clone_heals() {
+    let remote = demo_in("");
+    let cache = tempfile::tempdir().unwrap();
+    let repo = Repo::new(&remote.url(), None, "", Some(cache.path()), PATIENCE, author()).unwrap();
+    let mut worker = Worker::new(repo, CATALOGUE.to_owned());
+    done(&mut worker, report(&remote, 1, verdict::Kind::Advance));
+    let clone = cache.path().join("proposals.git");
+
+    let branch = clone.join(ADVANCE.replace("tidegate/rollout", "refs/tidegate/branches"));
+    fs::create_dir_all(branch.parent().unwrap()).unwrap();
+    fs::write(branch.with_extension("lock"), "").unwrap();
+    fs::write(clone.join("refs/tidegate/head.lock"), "").unwrap();
+    remote.push("second");
+    done(&mut worker, report(&remote, 1, verdict::Kind::Blocked));
+    assert_eq!(tip(&remote, ADVANCE), None, "locks that a killed git left");
+
+    for entry in fs::read_dir(clone.join("objects/pack")).unwrap() {
+        let path = entry.unwrap().path();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+        fs::write(path, "damaged").unwrap();
+    }
+    let advance = || report(&remote, 1, verdict::Kind::Advance);
+    assert!(turn(&mut worker, advance()).is_err());
+    assert_eq!(done(&mut worker, advance()).0, Outcome::Pushed);
 }
 
 #[test]
