@@ -142,7 +142,7 @@ impl Client {
         let host = uri.host().ok_or_else(|| no_url("it has no host"))?.to_owned();
         let is_tls = uri.scheme_str() == Some("https");
         let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
-        let tls = if is_tls { Some(connector()?) } else { None };
+        let tls = if is_tls { Some(connector(machine_roots()?)?) } else { None };
         Ok(Self { api: api.to_owned(), host, port, tls, token_file })
     }
 
@@ -286,21 +286,23 @@ impl Client {
     }
 }
 
-fn connector() -> Result<TlsConnector, ForgeError> {
+/// The certificate authorities that this machine trusts.
+fn machine_roots() -> Result<RootCertStore, ForgeError> {
     let found = rustls_native_certs::load_native_certs();
     let mut roots = RootCertStore::empty();
     let (added, _) = roots.add_parsable_certificates(found.certs);
-    let why = |text: String| ForgeError::Roots { why: format!(" ({text})") };
     if added == 0 {
-        return Err(match found.errors.first() {
-            Some(error) => why(error.to_string()),
-            None => ForgeError::Roots { why: String::new() },
-        });
+        let why = found.errors.first().map(|error| format!(" ({error})")).unwrap_or_default();
+        return Err(ForgeError::Roots { why });
     }
+    Ok(roots)
+}
+
+fn connector(roots: RootCertStore) -> Result<TlsConnector, ForgeError> {
     let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
     let config = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(|error| why(error.to_string()))?
+        .map_err(|error| ForgeError::Roots { why: format!(" ({error})") })?
         .with_root_certificates(roots)
         .with_no_client_auth();
     Ok(TlsConnector::from(Arc::new(config)))
@@ -350,5 +352,75 @@ mod tests {
         assert_eq!(asked("999999999"), Some(Duration::from_secs(3_600)));
         assert_eq!(asked("Fri, 31 Dec 1999 23:59:59 GMT"), None);
         assert_eq!(wait(&HeaderMap::new()), None);
+    }
+
+    /// A forge with a certificate of its own authority, for `localhost` only, that answers once;
+    /// and the authority.
+    async fn tls_forge() -> (u16, RootCertStore) {
+        use rustls_pki_types::PrivateKeyDer;
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+        let made = rcgen::generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
+        let certificate = made.cert.der().clone();
+        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let config = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.clone()], key)
+            .unwrap();
+        let acceptor = tokio_rustls::TlsAcceptor::from(Arc::new(config));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        tokio::spawn(async move {
+            let (stream, _) = listener.accept().await.unwrap();
+            // A client that does not trust the certificate ends the handshake.
+            let Ok(mut stream) = acceptor.accept(stream).await else { return };
+            let mut head = Vec::new();
+            while !head.ends_with(b"\r\n\r\n") {
+                head.push(stream.read_u8().await.unwrap());
+            }
+            // No length: the answer ends with the connection.
+            stream.write_all(b"HTTP/1.1 200 OK\r\nconnection: close\r\n\r\n[1]").await.unwrap();
+            stream.shutdown().await.unwrap();
+        });
+        let mut roots = RootCertStore::empty();
+        roots.add(certificate).unwrap();
+        (port, roots)
+    }
+
+    async fn ask_over_tls(
+        port: u16,
+        host: &str,
+        roots: RootCertStore,
+    ) -> Result<Value, ForgeError> {
+        let token = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(token.path(), "token").unwrap();
+        let client = Client {
+            api: format!("https://{host}:{port}/api"),
+            host: host.to_owned(),
+            port,
+            tls: Some(connector(roots).unwrap()),
+            token_file: token.path().to_owned(),
+        };
+        let credential = Credential { header: header::AUTHORIZATION, prefix: "" };
+        client.ask(Method::GET, "/x", &[], &credential, None).await
+    }
+
+    #[tokio::test]
+    async fn a_forge_is_checked_by_its_certificate() {
+        let (port, roots) = tls_forge().await;
+        let answer = ask_over_tls(port, "localhost", roots).await.unwrap();
+        assert_eq!(answer, serde_json::json!([1]));
+
+        let (port, roots) = tls_forge().await;
+        let error = ask_over_tls(port, "127.0.0.1", roots).await.unwrap_err();
+        assert!(error.to_string().contains("not valid for name"), "another name: {error}");
+
+        let (port, _) = tls_forge().await;
+        let (_, others) = tls_forge().await;
+        let error = ask_over_tls(port, "localhost", others).await.unwrap_err();
+        assert!(matches!(error, ForgeError::Connection { .. }), "another authority: {error}");
     }
 }
