@@ -90,6 +90,8 @@ pub struct Report {
     pub change_to_offer: Latency,
     /// From a message to its reply.
     pub reply: Latency,
+    /// From the loss of a WebSocket to the next one.
+    pub away: Latency,
     /// Until the last first offer.
     pub all_offered_after_s: Option<f64>,
     /// Until every collector had applied its offer and been answered.
@@ -278,6 +280,7 @@ impl Report {
             connect_to_offer: Latency::of(&timings.connect_to_offer),
             change_to_offer: Latency::of(&timings.change_to_offer),
             reply: Latency::of(&timings.reply),
+            away: Latency::of(&timings.away),
             all_offered_after_s,
             all_settled_after_s: marks.all_settled.map(|at| marks.since_begin(at)),
             connects_per_s: all_offered_after_s

@@ -86,6 +86,8 @@ pub(crate) struct Timings {
     pub(crate) change_to_offer: Histogram<u64>,
     /// From a message to its reply.
     pub(crate) reply: Histogram<u64>,
+    /// From the loss of a WebSocket to the next one.
+    pub(crate) away: Histogram<u64>,
     /// How late collectors were started.
     pub(crate) connect_lateness: Histogram<u64>,
     /// How late timers were served.
@@ -201,6 +203,7 @@ impl Timings {
             connect_to_offer: histogram(),
             change_to_offer: histogram(),
             reply: histogram(),
+            away: histogram(),
             connect_lateness: histogram(),
             timer_lateness: histogram(),
         }

@@ -33,6 +33,8 @@ struct Seat {
     offered: bool,
     stopping: bool,
     ever_connected: bool,
+    /// When its link broke, until the next one is up.
+    lost_at: Option<Micros>,
     orders: Option<watch::Receiver<Order>>,
     obeyed: Order,
     /// Another process than the one whose link is up.
@@ -98,6 +100,7 @@ pub(crate) async fn live(
         offered: false,
         stopping: false,
         ever_connected: false,
+        lost_at: None,
         orders,
         obeyed: Order::default(),
         anew: false,
@@ -133,6 +136,7 @@ async fn over_websockets(seat: &mut Seat, stop: &mut watch::Receiver<bool>) -> b
                 continue;
             }
             Ended::Lost { answered } => {
+                seat.lost_at = Some(seat.now());
                 seat.collector.handle_disconnected();
                 seat.shared.live.links_lost.fetch_add(1, Ordering::Relaxed);
                 seat.shared.live.connected.fetch_sub(1, Ordering::Relaxed);

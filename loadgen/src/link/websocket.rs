@@ -101,6 +101,10 @@ impl Seat {
             self.ever_connected = true;
             live.ever_connected.fetch_add(1, Ordering::Relaxed);
         }
+        if let Some(lost_at) = self.lost_at.take() {
+            let away = self.now().saturating_sub(lost_at);
+            self.shared.timings().away.saturating_record(away);
+        }
         self.backoff.handle_connected();
         self.collector.handle_connected(self.shared.world());
     }

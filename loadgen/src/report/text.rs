@@ -43,6 +43,9 @@ impl fmt::Display for Report {
         line(f, "connect to offer", &self.connect_to_offer)?;
         line(f, "change to offer", &self.change_to_offer)?;
         line(f, "message to reply", &self.reply)?;
+        if self.away.count > 0 {
+            line(f, "lost link to next one", &self.away)?;
+        }
         let after =
             |value: Option<f64>| value.map_or_else(|| "never".to_owned(), |s| format!("{s:.2} s"));
         writeln!(f, "all offered after      {}", after(self.all_offered_after_s))?;
