@@ -12,8 +12,7 @@ fn main() -> ExitCode {
         Err(error) => error.exit(), // 0 for --help and --version, 2 for anything else
     };
     match arguments.run() {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(1),
+        Ok(code) => ExitCode::from(code),
         Err(error) => {
             eprintln!("rollout-lab: {error:#}");
             ExitCode::from(2)
