@@ -25,8 +25,7 @@ use crate::aggregate::{About, Aggregator, Cell, Ticket};
 use crate::clock::Now;
 
 /// A sign of life that comes so long after the candidate was sent shows that its bytes have arrived
-/// as well: TCP keeps the order, and a peer that is gone says nothing (`docs/adr`, "An offer counts
-/// as taken").
+/// as well: TCP keeps the order, and a peer that is gone says nothing (`docs/adr/0007`).
 pub const OFFER_ARRIVES_SECONDS: Seconds = 2;
 
 /// A collector that evidence is gathered of.
@@ -152,7 +151,7 @@ impl Teller<'_> {
             told_at: 0,
             dark_after: dark_after(&compiled.rollout),
             version: version
-                .or(before.as_ref().map(|before| before.version))
+                .or_else(|| before.as_ref().map(|before| before.version))
                 .unwrap_or(VersionId::NONE),
             tries: 0,
             wiring_read: before.is_some_and(|before| before.wiring_read),

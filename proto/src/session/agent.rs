@@ -40,7 +40,7 @@ pub struct DesiredCandidate {
     pub content: ContentKey,
     /// How often it is offered again to an agent on which it failed; 0 = never.
     pub retries: u8,
-    /// Nobody new gets it: who is believed to run it keeps it, everybody else is served the base,
+    /// Nobody new gets it: who is believed to run it or reports it keeps it, everybody else is served the base,
     /// and no offer of it goes out.
     pub withheld: bool,
 }
@@ -480,7 +480,9 @@ impl<P> Agent<P> {
     fn serving(&self, now: Seconds, desired: &Desired) -> (Serving, ContentKey) {
         let admits = |candidate: &DesiredCandidate| {
             if candidate.withheld {
-                return self.believed() == candidate.content && !self.has_failed(candidate.content);
+                // Also one that reports it while an offer of something else is under way.
+                let has_it = [self.believed(), self.reported].contains(&candidate.content);
+                return has_it && !self.has_failed(candidate.content);
             }
             self.failures.as_ref().is_none_or(|failures| {
                 failures.admits_candidate(now, candidate.content, candidate.retries)

@@ -202,7 +202,10 @@ impl Model {
     }
 
     fn decide(&mut self, now: Seconds, head: Head, in_reply: bool) -> (Option<u8>, Serving) {
-        let braked = |content| self.believed() == Some(content) && self.failure(content).is_none();
+        let braked = |content| {
+            let has_it = [self.believed(), self.reported()].contains(&Some(content));
+            has_it && self.failure(content).is_none()
+        };
         let (content, serving) = match head.candidate {
             Some((content, _)) if head.braked && braked(content) => (content, Serving::Candidate),
             Some((content, retries))
