@@ -143,9 +143,10 @@ fn desired(which: u8) -> Desired {
     // Hashes that a message can name in a few bytes of hex.
     let key = |byte| ContentKey::new(&[byte; 32]);
     let candidate = match which {
-        0 | 1 => None,
-        2 => Some(DesiredCandidate { content: key(0xcc), retries: 0 }),
-        _ => Some(DesiredCandidate { content: key(0xcc), retries: 2 }),
+        0 => None,
+        1 => Some(DesiredCandidate { content: key(0xcc), retries: 2, withheld: true }),
+        2 => Some(DesiredCandidate { content: key(0xcc), retries: 0, withheld: false }),
+        _ => Some(DesiredCandidate { content: key(0xcc), retries: 2, withheld: false }),
     };
     Desired { base: key(if which == 1 { 0xbb } else { 0xaa }), candidate }
 }
