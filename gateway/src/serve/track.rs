@@ -273,13 +273,17 @@ impl Tracked {
     /// What the agent runs, as far as it can be told.
     fn reading(&self, head: &Head, agent: &Agent<Placed>) -> Reading {
         let to = self.to();
-        let staged = staged(head, &agent.placed);
-        let from =
-            staged.map_or(ContentKey::NONE, |(_, tier)| ContentKey::new(&tier.base.content.0));
-        if accepts(agent) && agent.reports() {
-            if agent.unanswered() == Some(to) || agent.applying() == Some(to) {
-                return Reading::Taking;
-            }
+        let reports = accepts(agent) && agent.reports();
+        if reports && (agent.unanswered() == Some(to) || agent.applying() == Some(to)) {
+            return Reading::Taking;
+        }
+        let Some((compiled, tier)) = staged(head, &agent.placed) else {
+            // A head asks for attributes that are not known: what it runs was told by another one.
+            let told = self.told.map_or(Reading::Unknown, |told| told.reading);
+            return if agent.applied() == Some(to) { Reading::To } else { told };
+        };
+        let from = ContentKey::new(&tier.base.content.0);
+        if reports {
             return match agent.applied() {
                 Some(applied) if applied == to => Reading::To,
                 Some(applied) if applied == from => Reading::From,
@@ -287,10 +291,8 @@ impl Tracked {
                 None => Reading::Unknown,
             };
         }
-        let [from_wiring, to_wiring] = match (staged, self.wiring) {
-            (Some((compiled, _)), Some(_)) => compiled.wirings.read(),
-            _ => [None; 2],
-        };
+        let [from_wiring, to_wiring] =
+            if self.wiring.is_some() { compiled.wirings.read() } else { [None; 2] };
         let applied = agent.applied();
         let reading = running(
             applied.as_ref().map(|applied| &applied.as_bytes()[..]),
@@ -341,6 +343,9 @@ impl Tracked {
     ) -> Option<Ticket> {
         let Teller { aggregator, head, now, polls, .. } = *teller;
         let to = self.to();
+        if polls && let Some((compiled, _)) = staged(head, &agent.placed) {
+            self.dark_after = dark_after(&compiled.rollout);
+        }
         let first = self.told.is_none();
         let reopens = heard.is_some() && self.lost && !polls;
         let vouches = polls && now.seconds.saturating_sub(self.told_at) >= self.dark_after / 3;
