@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::clock::Nanos;
 use super::collectors::{POLLERS, WEBSOCKETS};
 use super::files::CollectorsFound;
-use super::records::{Change, Outcome, Probe, Recorded};
+use super::records::{Change, Outcome, Passage, Probe, Recorded};
 use super::{Fault, PERIOD, REPLICAS, STREAMS, Settings, Verdict};
 
 /// Lateness of the control stream in the steady phases, 99th percentile; more makes a run void.
@@ -323,13 +323,21 @@ impl<'r> View<'r> {
             failures: self.failures(self.change),
             longest_gap_ms: millis(gap),
             bound_ms: period + late,
-            links_lost: websocket.links_lost,
+            links_lost: self.links_lost(all),
             away_p99_ms: websocket.away.p99_ms,
             away_max_ms: websocket.away.max_ms,
             collectors_lost: websocket.lost + http.lost,
             sessions_max: sessions_max(all),
             full_state_requests: websocket.full_state_requests + http.full_state_requests,
         }
+    }
+
+    /// WebSockets that ended from the change on, and before the collectors left: those of a
+    /// preparation do not count.
+    fn links_lost(&self, all: &Recorded) -> u64 {
+        let span = self.change.0..self.steady[1].1;
+        let lost = |one: &&Passage| is_websocket(&one.client) && span.contains(&one.closed_ns);
+        all.passages.iter().filter(lost).count() as u64
     }
 
     /// The smallest set during the change that `joins` and `leaves` make.

@@ -96,8 +96,6 @@ pub struct CollectorsFound {
     pub duplicates: u64,
     /// Every revision.
     pub heads: Vec<HeadFound>,
-    /// Links that broke.
-    pub links_lost: u64,
     /// Requests for full state.
     pub full_state_requests: u64,
     /// Messages without an answer.

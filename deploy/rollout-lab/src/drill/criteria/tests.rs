@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::drill::files::{HeadFound, Spread};
-use crate::drill::{Passage, Row, Times, Variant};
+use crate::drill::{Row, Times, Variant};
 
 const SECOND: Nanos = 1_000_000_000;
 /// The change lasts from here …
@@ -91,7 +91,6 @@ fn good() -> (Recorded, [CollectorsFound; 2]) {
     let found = CollectorsFound {
         collectors: 48,
         connected: 48,
-        links_lost: 48,
         heads: vec![head],
         away: spread(20.0),
         change_to_offer: spread(900.0),
@@ -183,7 +182,10 @@ fn sessions_links_and_revisions_are_held_to() {
     assert_eq!(judged(None, crowd), failed(&["P5"]));
     let slow = |_: &mut Recorded, found: &mut CollectorsFound| found.away.max_ms = 2_001.0;
     assert_eq!(judged(None, slow), failed(&["P4"]));
-    let restless = |_: &mut Recorded, found: &mut CollectorsFound| found.links_lost = 60;
+    let restless = |all: &mut Recorded, _: &mut CollectorsFound| {
+        let more: Vec<Passage> = all.passages.iter().take(6).cloned().collect();
+        all.passages.extend(more);
+    };
     assert_eq!(judged(None, restless), failed(&["P4"]));
     let missing = |_: &mut Recorded, found: &mut CollectorsFound| found.heads[0].offers_missing = 1;
     assert_eq!(judged(None, missing), failed(&["P6"]));
@@ -211,14 +213,8 @@ fn rows_processes_and_the_pace_of_a_drain_are_held_to() {
     let fifth = |all: &mut Recorded, _: &mut CollectorsFound| all.rows[2].processes = 5;
     assert_eq!(judged(None, fifth), failed(&["P7"]));
     let burst = |all: &mut Recorded, _: &mut CollectorsFound| {
-        let one = all.passages.iter().find(|passage| passage.backend == "v1-2").unwrap().clone();
-        // Each was there for a moment only, so that no gateway is crowded.
-        let at = one.closed_ns;
-        all.passages.extend((0..30).map(|n| Passage {
-            dialed_ns: at - 1 + n,
-            closed_ns: at + n,
-            ..one.clone()
-        }));
+        let of_one = all.passages.iter_mut().filter(|passage| passage.backend == "v1-2");
+        of_one.for_each(|passage| passage.closed_ns = BEGIN + 12 * SECOND);
     };
     assert_eq!(judged(None, burst), failed(&["P8"]));
 }
