@@ -19,14 +19,14 @@ use axum::extract::{Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use hyper::body::Frame;
-use render::rollout::report::{ReplicaLine, RolloutReport};
-use render::rollout::verdict::{Times, Verdict};
+use render::rollout::report::RolloutReport;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::Admin;
 use super::api::Problem;
 use super::rollouts::unknown;
+use crate::aggregate::tells_the_same;
 use crate::drain::Phase;
 
 /// Streams at one time; further ones are refused with 503. A quarter of the connections, so that
@@ -202,55 +202,16 @@ fn news(
         if only.is_some_and(|only| only != &**id) {
             continue;
         }
-        if told.get(id).is_some_and(|told| tells_the_same(told, report)) {
+        if told
+            .get(id)
+            .is_some_and(|told| Arc::ptr_eq(told, report) || tells_the_same(told, report))
+        {
             continue;
         }
         told.insert(id.clone(), Arc::clone(report));
         news.push(News::Report(id.clone(), Arc::clone(report)));
     }
     news
-}
-
-/// Whether only time has passed between two reports.
-fn tells_the_same(one: &Arc<RolloutReport>, other: &Arc<RolloutReport>) -> bool {
-    if Arc::ptr_eq(one, other) {
-        return true;
-    }
-    // All fields by name: a new one must be decided about.
-    let RolloutReport {
-        rollout,
-        tier,
-        owner,
-        from,
-        to,
-        head,
-        origin,
-        base,
-        candidate,
-        cohorts,
-        terms,
-        times,
-        tally,
-        verdict,
-        braked_since_ms,
-        halted,
-        replicas,
-        notices,
-        proposal,
-    } = &**one;
-    let replicas = replicas.iter().map(|replica| ReplicaLine { age_ms: 0, ..replica.clone() });
-    let others = other.replicas.iter().map(|replica| ReplicaLine { age_ms: 0, ..replica.clone() });
-    (rollout, tier, owner, from, to)
-        == (&other.rollout, &other.tier, &other.owner, &other.from, &other.to)
-        && (head, origin, base, candidate)
-            == (&other.head, &other.origin, &other.base, &other.candidate)
-        && (cohorts, terms, tally) == (&other.cohorts, &other.terms, &other.tally)
-        && (braked_since_ms, halted) == (&other.braked_since_ms, &other.halted)
-        && (notices, proposal) == (&other.notices, &other.proposal)
-        && replicas.eq(others)
-        && Times { now_ms: 0, ..times.clone() } == Times { now_ms: 0, ..other.times.clone() }
-        && Verdict { soaked_ms: 0, ..verdict.clone() }
-            == Verdict { soaked_ms: 0, ..other.verdict.clone() }
 }
 
 /// The body of a stream.

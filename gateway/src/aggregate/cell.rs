@@ -1,22 +1,48 @@
 //! The evidence of one [`EvidenceKey`].
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use proto::ids::InstanceUid;
-use render::rollout::evidence::{EvidenceKey, Identity, Millis, Record};
+use render::rollout::evidence::{EvidenceKey, Identity, Millis, Record, scrub};
+use render::rollout::verdict::Tally;
 use render::snapshot::Arm;
 
-use super::Ticket;
+use super::context::Context;
+use super::judge::State;
+use super::packed;
+use super::shard::{Change, Effect, Member, Shard, Text};
+use super::store::writer::Written;
+use super::store::{CellRow, StoredRecord, file};
+use super::{Shared, Ticket, class};
 use crate::clock::Now;
 
+/// Parts of a cell, each under a lock of its own.
+pub(super) const SHARDS: usize = 32;
+/// Collectors known under one change. Past it, new ones are counted, and the verdict is
+/// inconclusive.
+pub const RECORDS_MAX: usize = 1_000_000;
+/// Halted members of all cells whose label and error text are kept; the others show their identity.
+/// Half of the room is for those that failed alone.
+pub const TEXTS_MAX: usize = 10_000;
+/// Bytes of a label or a version that are kept.
+const LABEL_BYTES_MAX: usize = 256;
+
 /// What is known of each collector under one Rollout; a head holds one per Rollout.
-#[derive(Debug)]
 pub struct Cell {
     key: EvidenceKey,
+    number: u32,
+    shared: Arc<Shared>,
     braked: AtomicBool,
-    records: Mutex<HashMap<Identity, Record>>,
+    members: AtomicUsize,
+    /// Somebody waits in a shard to be written.
+    dirty: AtomicBool,
+    context: ArcSwap<Context>,
+    shards: Box<[Mutex<Option<Box<Shard>>>]>,
+    state: Mutex<State>,
 }
 
 /// Who is observed, for people to read. Texts are the peer's.
@@ -34,9 +60,31 @@ pub struct About<'a> {
     pub no_bucket: bool,
 }
 
+impl fmt::Debug for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cell").field("key", &self.key).finish_non_exhaustive()
+    }
+}
+
 impl Cell {
-    pub(super) fn new(key: EvidenceKey) -> Self {
-        Self { key, braked: AtomicBool::new(false), records: Mutex::default() }
+    pub(super) fn new(
+        key: EvidenceKey,
+        number: u32,
+        row: CellRow,
+        context: Context,
+        shared: Arc<Shared>,
+    ) -> Self {
+        Self {
+            key,
+            number,
+            shared,
+            braked: AtomicBool::new(false),
+            members: AtomicUsize::new(0),
+            dirty: AtomicBool::new(false),
+            context: ArcSwap::from_pointee(context),
+            shards: std::iter::repeat_with(Mutex::default).take(SHARDS).collect(),
+            state: Mutex::new(State::new(row)),
+        }
     }
 
     /// Which change this is the evidence of.
@@ -51,24 +99,295 @@ impl Cell {
 
     /// Whether the candidate has failed on this collector, and how often it was offered again since.
     pub fn failed(&self, identity: Identity) -> Option<u8> {
-        let records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-        records.get(&identity).filter(|record| record.failed_now()).map(|record| record.tries)
+        let hash = self.shared.seed.hash(identity);
+        let shard = self.shard(hash);
+        let record = shard.as_ref()?.get(hash, identity)?.record;
+        record.failed_now().then_some(record.tries)
+    }
+
+    /// What is known of a collector.
+    pub fn record(&self, identity: Identity) -> Option<Record> {
+        let hash = self.shared.seed.hash(identity);
+        Some(self.shard(hash).as_ref()?.get(hash, identity)?.record)
+    }
+
+    /// How many collectors are known.
+    pub fn len(&self) -> usize {
+        self.members.load(Ordering::Relaxed)
+    }
+
+    /// Whether nobody is known.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
     }
 
     /// Takes in what was learned of a collector. `Some` when the change must be on the disk before
     /// the collector is answered: see [`super::Aggregator::committed`].
+    ///
+    /// Waits for nothing but other changes of the same part of the cell. Allocates nothing for a
+    /// collector that is known, unless it FAILED or was lost after it took the candidate.
+    // hot
     pub fn observe(
         &self,
-        _now: Now,
+        now: Now,
         identity: Identity,
         change: &Record,
-        _about: About<'_>,
+        about: About<'_>,
     ) -> Option<Ticket> {
-        let mut records = self.records.lock().unwrap_or_else(PoisonError::into_inner);
-        records.entry(identity).or_default().merge(change);
-        None
+        let now_ms = self.shared.now_ms(now);
+        let hash = self.shared.seed.hash(identity);
+        let uid = fold(about.uid);
+        let change = Change { identity, hash, record: change, uid, no_bucket: about.no_bucket };
+        let room = self.len() < RECORDS_MAX;
+        let effect = {
+            let mut shard = self.shard(hash);
+            let shard = shard.get_or_insert_with(|| Box::new(Shard::new(self.context.load_full())));
+            let effect = shard.observe(now_ms, &change, room);
+            if effect.failed || effect.silent || effect.text_is_stale {
+                self.keep_text(shard, &change, effect, about);
+            }
+            effect
+        };
+        self.shared.metrics.evidence_events.increment(1);
+        if effect.fresh {
+            self.members.fetch_add(1, Ordering::Relaxed);
+        }
+        if effect.halts {
+            if !self.is_braked() {
+                self.brake_if_due(now_ms);
+            }
+            self.shared.wake.notify_one();
+        }
+        let store = self.shared.store.as_ref()?;
+        if effect.dirty {
+            self.dirty.store(true, Ordering::Release);
+        }
+        effect.failed.then(|| store.write_soon(self.number, identity))
     }
 
     /// A collector runs what it was last offered, `took_ms` after a head first wanted that.
-    pub fn converged(&self, _took_ms: Millis, _arm: Arm) {}
+    pub fn converged(&self, took_ms: Millis, arm: Arm) {
+        let state = self.state();
+        if let Some(convergence) = &state.convergence {
+            convergence.get(arm).record(Duration::from_millis(took_ms));
+        }
+    }
+
+    /// Keeps what is to be read of a halted member, and forgets it once it is none.
+    #[cold]
+    fn keep_text(&self, shard: &mut Shard, change: &Change<'_>, effect: Effect, about: About<'_>) {
+        let texts = &self.shared.texts;
+        if effect.text_is_stale {
+            if shard.set_text(change.hash, change.identity, None) {
+                texts.fetch_sub(1, Ordering::Relaxed);
+            }
+            return;
+        }
+        let known = shard.text(change.identity);
+        let most = if effect.failed { TEXTS_MAX } else { TEXTS_MAX / 2 };
+        if known.is_none() && texts.load(Ordering::Relaxed) >= most {
+            return;
+        }
+        let or_known = |said: &str, known: Option<&str>| -> Box<str> {
+            let text = if said.is_empty() { known.unwrap_or_default() } else { said };
+            short(text)
+        };
+        let error = if about.error.is_empty() { String::new() } else { scrub(about.error) };
+        let text = Text {
+            label: or_known(about.label, known.map(|text| &*text.label)),
+            version: or_known(about.version, known.map(|text| &*text.version)),
+            error: or_known(&error, known.map(|text| &*text.error)),
+        };
+        if !shard.set_text(change.hash, change.identity, Some(text)) {
+            texts.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn number(&self) -> u32 {
+        self.number
+    }
+
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        lock(&self.state)
+    }
+
+    pub(super) fn set_braked(&self, braked: bool) {
+        self.braked.store(braked, Ordering::Relaxed);
+    }
+
+    pub(super) fn context(&self) -> Arc<Context> {
+        self.context.load_full()
+    }
+
+    /// Classifies everybody anew, unless nothing has changed.
+    pub(super) fn set_context(&self, now_ms: Millis, context: Context) {
+        let before = self.context.load_full();
+        if before.terms == context.terms && Arc::ptr_eq(&before.owners, &context.owners) {
+            return;
+        }
+        let context = Arc::new(context);
+        // First, for shards that begin meanwhile.
+        self.context.store(Arc::clone(&context));
+        self.each(|shard| shard.set_context(now_ms, Arc::clone(&context)));
+    }
+
+    pub(super) fn restore(&self, now_ms: Millis, stored: StoredRecord) {
+        let StoredRecord { cell: _, identity, mut record, no_bucket, text } = stored;
+        clamp(&mut record, now_ms);
+        let hash = self.shared.seed.hash(identity);
+        let change = Change { identity, hash, record: &record, uid: 1, no_bucket };
+        let mut shard = self.shard(hash);
+        let shard = shard.get_or_insert_with(|| Box::new(Shard::new(self.context.load_full())));
+        if shard.restore(now_ms, &change) {
+            self.members.fetch_add(1, Ordering::Relaxed);
+        }
+        if let Some(text) = text
+            && self.shared.texts.load(Ordering::Relaxed) < TEXTS_MAX
+            && !shard.set_text(hash, identity, Some(text))
+        {
+            self.shared.texts.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// Gives everybody who is known to another cell.
+    pub(super) fn move_to(&self, now_ms: Millis, other: &Self) {
+        self.each(|shard| {
+            for member in shard.members() {
+                let stored = StoredRecord {
+                    cell: other.number,
+                    identity: member.identity,
+                    record: member.record,
+                    no_bucket: member.no_bucket,
+                    text: member.text.cloned(),
+                };
+                other.restore(now_ms, stored);
+            }
+        });
+        other.dirty_all();
+    }
+
+    /// Looks at those whose time has come.
+    pub(super) fn sweep(&self, now_ms: Millis) {
+        let mut dropped = 0;
+        self.each(|shard| {
+            let before = shard.len();
+            shard.sweep(now_ms);
+            dropped += before - shard.len();
+        });
+        self.members.fetch_sub(dropped, Ordering::Relaxed);
+    }
+
+    /// Forgets everybody who may be forgotten: the change has left head.
+    pub(super) fn drop_idle(&self) {
+        let mut dropped = 0;
+        self.each(|shard| {
+            let before = shard.len();
+            shard.drop_idle();
+            dropped += before - shard.len();
+        });
+        self.members.fetch_sub(dropped, Ordering::Relaxed);
+    }
+
+    pub(super) fn tally(&self) -> Tally {
+        let mut tally = Tally::new(self.context.load().terms.stage);
+        self.each(|shard| class::add(&mut tally, shard.tally()));
+        tally
+    }
+
+    pub(super) fn written(&self, identity: Identity) -> Option<Written> {
+        let hash = self.shared.seed.hash(identity);
+        self.shard(hash).as_ref()?.get(hash, identity).map(written)
+    }
+
+    pub(super) fn has_dirty(&self) -> bool {
+        self.dirty.load(Ordering::Acquire)
+    }
+
+    /// Gives up to about `most` records that wait to be written.
+    pub(super) fn take_dirty(&self, most: usize, mut take: impl FnMut(Written)) {
+        // Before the looks, so that who comes while they last is looked for again.
+        self.dirty.store(false, Ordering::Release);
+        let mut taken = 0;
+        let mut left = false;
+        self.each(|shard| {
+            shard.take_dirty(|member| {
+                take(written(member));
+                taken += 1;
+                taken < most
+            });
+            left |= shard.has_dirty();
+        });
+        if left {
+            self.dirty.store(true, Ordering::Release);
+        }
+    }
+
+    pub(super) fn dirty_all(&self) {
+        self.each(Shard::dirty_all);
+        self.dirty.store(true, Ordering::Release);
+    }
+
+    fn each(&self, mut each: impl FnMut(&mut Shard)) {
+        self.each_shard(|shard| shard.into_iter().for_each(&mut each));
+    }
+
+    /// All of them in their order, also those where nobody is yet.
+    pub(super) fn each_shard(&self, mut each: impl FnMut(Option<&mut Shard>)) {
+        for shard in &self.shards {
+            each(lock(shard).as_deref_mut());
+        }
+    }
+
+    fn shard(&self, hash: u64) -> MutexGuard<'_, Option<Box<Shard>>> {
+        // The table inside uses the lowest and the highest bits.
+        lock(&self.shards[(hash >> 40) as usize % SHARDS])
+    }
+}
+
+fn written(member: Member<'_>) -> Written {
+    let text = member.text.filter(|_| member.record.failed.is_some());
+    Written {
+        identity: member.identity,
+        record: packed::encode(&member.record, member.no_bucket),
+        text: text.map(file::encode_text),
+    }
+}
+
+/// A time that has not come is one of a clock that was ahead. Who comes now must be newer than it,
+/// and silence must not wait for it.
+fn clamp(record: &mut Record, now_ms: Millis) {
+    let before = now_ms.saturating_sub(1);
+    let stamps = [
+        record.failed.as_mut().map(|(stamp, _)| stamp),
+        record.applied.as_mut(),
+        record.arm.as_mut().map(|(stamp, _)| stamp),
+        record.observed.as_mut().map(|(stamp, _)| stamp),
+    ];
+    for stamp in stamps.into_iter().flatten() {
+        stamp.epoch_ms = stamp.epoch_ms.min(before);
+    }
+    if let Some((session, _)) = &mut record.conn {
+        session.epoch_ms = session.epoch_ms.min(before);
+    }
+    record.heard_ms = record.heard_ms.min(now_ms);
+    record.first_to_ms = record.first_to_ms.map(|ms| ms.min(now_ms));
+}
+
+/// A uid in four bytes, never 0: two that are live at once differ in all but one of 2^32 cases.
+fn fold(uid: InstanceUid) -> u32 {
+    (xxhash_rust::xxh3::xxh3_64(&uid.0) as u32).max(1)
+}
+
+fn short(text: &str) -> Box<str> {
+    text[..text.floor_char_boundary(LABEL_BYTES_MAX)].into()
+}
+
+/// A panic elsewhere leaves a shard's counters perhaps off by one member, which the next change of
+/// its context counts anew.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

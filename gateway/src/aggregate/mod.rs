@@ -4,25 +4,55 @@
 //! One [`Aggregator`] per process. [`Aggregator::handle_head`] is asked before each swap and gives
 //! one [`Cell`] per Rollout; what a link learns of a collector goes into its cell by
 //! [`Cell::observe`]. [`Aggregator::handle_timeout`] judges, once per second and when woken.
+//!
+//! [`cell`], [`shard`], [`packed`] and [`class`] keep records and count them; [`context`] and
+//! [`replicas`] are what they are classified by; [`sights`] says when a soak began, [`judge`] makes
+//! the report, [`heads`] takes in what a head says; [`store`] keeps what must outlive the process.
+//!
+//! Locks are taken in this order: the judge's, the state of a cell, a shard of it, the store's
+//! queue. [`Cell::observe`] takes a shard's, and only when a collector newly halts a state after it.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use render::rollout::evidence::{EvidenceKey, Millis, Session};
+use render::rollout::evidence::{Millis, ReportKey, Session};
 use render::rollout::report::{ProposalState, RolloutReport};
 use render::snapshot::Snapshot;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::clock::{Clock, Now, Seconds};
 use crate::metrics::Metrics;
 
 mod cell;
+mod class;
+mod context;
+mod heads;
+mod judge;
+mod notices;
+mod packed;
+mod replicas;
+mod series;
+mod shard;
+mod sights;
+mod store;
 
-pub use cell::{About, Cell};
+pub use cell::{About, Cell, RECORDS_MAX, TEXTS_MAX};
+pub use heads::{DORMANT_CELLS_MAX, DORMANT_MS};
+pub use judge::tells_the_same;
+
+use context::Seed;
+use heads::Judging;
+use judge::Inputs;
+use notices::Notices;
+use store::writer::Store;
+
+/// Time between two verdicts when what was observed asks for one at once.
+const WAKE_SPACING: Duration = Duration::from_millis(50);
 
 /// What an operator chooses about evidence.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,20 +119,58 @@ pub enum Durable {
     Failed,
 }
 
-/// The evidence of all Rollouts, and the judge.
-pub struct Aggregator {
+/// A store that was opened, and what it held.
+struct Stored {
+    store: Arc<Store>,
+    thread: std::thread::JoinHandle<()>,
+    notices: Arc<Notices>,
+    loaded: store::Loaded,
+}
+
+/// What cells and the aggregator share.
+pub(crate) struct Shared {
     settings: Settings,
     start: Now,
+    evidence_since_ms: Millis,
+    seed: Seed,
+    /// A verdict is wanted at once.
+    wake: Notify,
+    store: Option<Arc<Store>>,
+    /// Texts kept in all cells.
+    texts: AtomicUsize,
+    notices: Arc<Notices>,
+    metrics: &'static Metrics,
+}
+
+/// The evidence of all Rollouts, and the judge.
+pub struct Aggregator {
+    shared: Arc<Shared>,
     next_n: AtomicU64,
-    cells: Mutex<BTreeMap<EvidenceKey, Arc<Cell>>>,
+    judging: Mutex<Judging>,
     reports: ArcSwap<BTreeMap<Box<str>, Arc<RolloutReport>>>,
     proposals: Mutex<BTreeMap<Box<str>, ProposalState>>,
     changes: watch::Sender<u64>,
+    /// The writer, until it is told to end.
+    writer: Mutex<Option<std::thread::JoinHandle<()>>>,
+    closed: AtomicBool,
 }
 
 impl fmt::Debug for Aggregator {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Aggregator").field("settings", &self.settings).finish_non_exhaustive()
+        let settings = &self.shared.settings;
+        f.debug_struct("Aggregator").field("settings", settings).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    fn now_ms(&self, now: Now) -> Millis {
+        aggregator_ms(self.start, now)
     }
 }
 
@@ -114,53 +182,111 @@ impl Aggregator {
     /// cannot be written is tried again later.
     pub fn open(
         settings: Settings,
-        _metrics: &'static Metrics,
+        metrics: &'static Metrics,
         now: Now,
     ) -> Result<Arc<Self>, StoreError> {
-        Ok(Arc::new(Self {
-            settings,
-            start: now,
-            next_n: AtomicU64::new(1),
-            cells: Mutex::default(),
-            reports: ArcSwap::default(),
-            proposals: Mutex::default(),
-            changes: watch::Sender::new(0),
-        }))
+        let Some(file) = settings.store.clone() else {
+            return Ok(Self::new(settings, metrics, now, None));
+        };
+        let opened = store::file::open(&file, now.unix_ms)?;
+        let reopen = {
+            let file = file.clone();
+            Box::new(move |unix_ms| store::file::reopen(&file, unix_ms))
+        };
+        Self::with_store(settings, metrics, now, opened, reopen).map_err(|error| {
+            StoreError::Unreadable { file, why: format!("no thread to write it with: {error}") }
+        })
     }
 
     /// One without a store.
     pub fn in_memory(settings: Settings, metrics: &'static Metrics, now: Now) -> Arc<Self> {
-        let settings = Settings { store: None, ..settings };
-        match Self::open(settings, metrics, now) {
-            Ok(aggregator) => aggregator,
-            Err(error) => unreachable!("only a store can be refused: {error}"),
+        Self::new(Settings { store: None, ..settings }, metrics, now, None)
+    }
+
+    fn with_store(
+        settings: Settings,
+        metrics: &'static Metrics,
+        now: Now,
+        mut opened: store::file::Opened,
+        reopen: store::writer::Reopen,
+    ) -> std::io::Result<Arc<Self>> {
+        let notices = Arc::new(Notices::default());
+        if let Some(what) = &opened.set_aside {
+            metrics.evidence_store_failures.count(&["damaged"]);
+            notices.set_lost(what);
+            tracing::error!("{what}: failures and brakes from before are not known");
         }
+        if let Some(why) = &opened.unwritable {
+            metrics.evidence_store_failures.count(&["open"]);
+            notices.set_unwritable(why);
+            tracing::error!(
+                why,
+                "the store cannot be written: evidence, halts and brakes die with this process until it can be"
+            );
+        }
+        let mut loaded = std::mem::take(&mut opened.loaded);
+        opened.loaded.rows = std::mem::take(&mut loaded.rows);
+        let (store, thread) = Store::start(opened, reopen, Arc::clone(&notices), metrics)?;
+        Ok(Self::new(settings, metrics, now, Some(Stored { store, thread, notices, loaded })))
+    }
+
+    fn new(
+        settings: Settings,
+        metrics: &'static Metrics,
+        now: Now,
+        stored: Option<Stored>,
+    ) -> Arc<Self> {
+        let (store, writer, notices, loaded) = match stored {
+            Some(Stored { store, thread, notices, loaded }) => {
+                (Some(store), Some(thread), notices, loaded)
+            }
+            None => (None, None, Arc::default(), store::Loaded::default()),
+        };
+        let shared = Arc::new(Shared {
+            evidence_since_ms: aggregator_ms(now, now),
+            settings,
+            start: now,
+            seed: Seed([fastrand::u64(..), fastrand::u64(..)]),
+            wake: Notify::new(),
+            store,
+            texts: AtomicUsize::new(0),
+            notices,
+            metrics,
+        });
+        let judging = Judging::new(&shared, loaded);
+        Arc::new(Self {
+            shared,
+            next_n: AtomicU64::new(1),
+            judging: Mutex::new(judging),
+            reports: ArcSwap::default(),
+            proposals: Mutex::default(),
+            changes: watch::Sender::new(0),
+            writer: Mutex::new(writer),
+            closed: AtomicBool::new(false),
+        })
     }
 
     /// To be called before each swap of the head: when it returns, brakes and latches that are
     /// known of the snapshot's Rollouts are in force in the cells, which are in the order of
     /// [`Snapshot::rollouts`].
-    pub fn handle_head(&self, _now: Now, snapshot: &Snapshot, _commit: &str) -> Box<[Arc<Cell>]> {
-        let mut cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_head = snapshot.rollouts.iter().map(|compiled| {
-            let tier = snapshot.tiers.get(compiled.tier as usize).unwrap_or_else(|| {
-                unreachable!("compile() gives each Rollout a Tier of the snapshot")
-            });
-            let candidate = tier.candidate.as_ref().map_or(&tier.base, |next| &next.offer);
-            let key = EvidenceKey {
-                rollout: compiled.rollout.id.clone(),
-                origin: compiled.rollout.origin.clone(),
-                candidate: candidate.content,
-            };
-            let cell = cells.entry(key.clone()).or_insert_with(|| Arc::new(Cell::new(key)));
-            Arc::clone(cell)
-        });
-        of_head.collect()
+    pub fn handle_head(&self, now: Now, snapshot: &Snapshot, commit: &str) -> Box<[Arc<Cell>]> {
+        let now_ms = self.now_ms(now);
+        let cells = self.judging().handle_head(&self.shared, now_ms, snapshot, commit);
+        let known = |rollout: &str| {
+            snapshot.rollouts.iter().any(|compiled| *compiled.rollout.id == *rollout)
+        };
+        lock(&self.proposals).retain(|rollout, _| known(rollout));
+        let metrics = self.shared.metrics;
+        metrics
+            .rollout_convergence
+            .retain(|labels| labels.first().is_some_and(|rollout| known(rollout)));
+        self.shared.wake.notify_one();
+        cells
     }
 
     /// A session that begins now, in the aggregator's time.
     pub fn begin_session(&self, now: Now) -> Session {
-        let incarnation = self.settings.incarnation;
+        let incarnation = self.shared.settings.incarnation;
         Session { epoch_ms: self.now_ms(now), incarnation, n: self.next_n() }
     }
 
@@ -172,11 +298,45 @@ impl Aggregator {
     /// The aggregator's time: milliseconds since 1970 at the start of the process, and monotonic
     /// since. The wall clock only tells where in a second it is, so it never jumps.
     pub fn now_ms(&self, now: Now) -> Millis {
-        aggregator_ms(self.start, now)
+        self.shared.now_ms(now)
     }
 
     /// Sweeps and judges. About once per second, and at once when woken.
-    pub fn handle_timeout(&self, _now: Now) {}
+    pub fn handle_timeout(&self, now: Now) {
+        let now_ms = self.now_ms(now);
+        let mut judging = self.judging();
+        judging.handle_timeout(&self.shared, now_ms);
+        let notices = self.shared.notices.sentences();
+        let mut reports = BTreeMap::new();
+        let mut changed = false;
+        for cell in judging.head() {
+            cell.sweep(now_ms);
+            let proposal = lock(&self.proposals).get(&cell.key().rollout).cloned();
+            let inputs = Inputs { replicas: judging.replicas(), notices: &notices, proposal };
+            if let Some((report, news)) = cell.judge(now_ms, inputs) {
+                changed |= news;
+                reports.insert(cell.key().rollout.clone(), report);
+            }
+        }
+        let metrics = self.shared.metrics;
+        metrics
+            .evidence_replicas
+            .set(f64::from(u32::try_from(judging.replicas().reporting()).unwrap_or(u32::MAX)));
+        metrics
+            .evidence_age
+            .set(Duration::from_millis(judging.replicas().age_ms(now_ms)).as_secs_f64());
+        series::show(metrics, &reports);
+        changed |= self.reports.load().len() != reports.len();
+        // While the judge's lock is held, so that an older verdict never replaces a newer one.
+        self.reports.store(Arc::new(reports));
+        drop(judging);
+        if changed {
+            self.changes.send_modify(|changes| *changes += 1);
+        }
+        if let Some(store) = &self.shared.store {
+            store.tick(now.unix_ms);
+        }
+    }
 
     /// Every Rollout of the head as it stood at the last verdict.
     pub fn reports(&self) -> Arc<BTreeMap<Box<str>, Arc<RolloutReport>>> {
@@ -190,28 +350,92 @@ impl Aggregator {
 
     /// What is told about a Rollout's proposal from now on.
     pub fn set_proposal(&self, rollout: &str, state: Option<ProposalState>) {
-        let mut proposals = self.proposals.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut proposals = lock(&self.proposals);
         match state {
             Some(state) => drop(proposals.insert(rollout.into(), state)),
             None => drop(proposals.remove(rollout)),
         }
+        drop(proposals);
+        self.shared.wake.notify_one();
     }
 
     /// Waits until a change is on the disk, or it is known that it will not be there soon: at most
     /// one group commit, 50 ms on a sound disk.
-    pub async fn committed(&self, _ticket: Ticket) -> Durable {
-        std::future::ready(Durable::Memory).await
+    pub async fn committed(&self, ticket: Ticket) -> Durable {
+        match &self.shared.store {
+            Some(store) => store.committed(ticket).await,
+            None => Durable::Memory,
+        }
+    }
+
+    /// Another process reports its evidence here from now on.
+    pub fn replica_hello(&self, now: Now, incarnation: u32, name: &str) {
+        let now_ms = self.now_ms(now);
+        let mut judging = self.judging();
+        judging.replica_hello(&self.shared, now_ms, incarnation, name);
+        self.shared.wake.notify_one();
+    }
+
+    /// It was heard, and serves these Rollouts so.
+    pub fn replica_vouch(&self, now: Now, incarnation: u32, keys: BTreeMap<Box<str>, ReportKey>) {
+        let now_ms = self.now_ms(now);
+        self.judging().replica_vouch(now_ms, incarnation, keys);
+    }
+
+    /// It has ended: it `said` so when it was drained, or its connection broke.
+    pub fn replica_bye(&self, now: Now, incarnation: u32, said: bool) {
+        let now_ms = self.now_ms(now);
+        let mut judging = self.judging();
+        judging.replica_bye(&self.shared, now_ms, incarnation, said);
+        self.shared.wake.notify_one();
     }
 
     /// Judges until the process ends.
     pub async fn run(self: Arc<Self>, clock: Clock) {
-        let mut tick = tokio::time::interval(std::time::Duration::from_secs(1));
+        let mut tick = tokio::time::interval(Duration::from_secs(1));
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
-            tick.tick().await;
+            let woken = tokio::select! {
+                _ = tick.tick() => false,
+                () = self.shared.wake.notified() => true,
+            };
             self.handle_timeout(clock.now());
+            if woken {
+                tokio::time::sleep(WAKE_SPACING).await;
+            }
         }
     }
+
+    /// Writes what waits to be written, and ends the writer. Afterwards nothing is stored any more.
+    pub fn close(&self) {
+        if self.closed.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        if let Some(store) = &self.shared.store {
+            store.close();
+        }
+        let writer = lock(&self.writer).take();
+        if let Some(writer) = writer
+            && writer.join().is_err()
+        {
+            tracing::error!("the writer of the store panicked");
+        }
+    }
+
+    fn judging(&self) -> MutexGuard<'_, Judging> {
+        lock(&self.judging)
+    }
+}
+
+impl Drop for Aggregator {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// A panic elsewhere leaves no more behind than a verdict that the next one replaces.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// See [`Aggregator::now_ms`].
@@ -220,3 +444,6 @@ fn aggregator_ms(start: Now, now: Now) -> Millis {
     let second = start.unix_ms.saturating_add(u64::from(since) * 1_000);
     now.unix_ms.clamp(second, second.saturating_add(999))
 }
+
+#[cfg(test)]
+mod tests;

@@ -246,6 +246,45 @@ pub(super) fn write_single(definition: &Definition, value: f64, out: &mut String
     sample(out, definition.name, definition.labels, &[], &value.to_string());
 }
 
+/// [`Histogram`]s whose label values are only known at run time.
+#[derive(Debug)]
+pub struct HistogramSeries {
+    definition: &'static Definition,
+    bounds: &'static [f64],
+    cells: Cells<Histogram>,
+}
+
+impl HistogramSeries {
+    pub(super) fn new(definition: &'static Definition, bounds: &'static [f64]) -> Self {
+        Self { definition, bounds, cells: Cells::default() }
+    }
+
+    /// The histogram with these label values, in the order of the definition; made when new. Keep
+    /// it: this locks.
+    pub fn cell(&self, labels: &[&str]) -> Arc<Histogram> {
+        debug_assert_eq!(labels.len(), self.definition.labels.len(), "{}", self.definition.name);
+        let key = labels.iter().map(|value| Box::from(*value)).collect();
+        let mut cells = lock(&self.cells);
+        Arc::clone(cells.entry(key).or_insert_with(|| Arc::new(Histogram::new(self.bounds))))
+    }
+
+    /// Forgets the series that `keep` refuses; handles on them count into the void.
+    pub fn retain(&self, keep: impl Fn(&[Box<str>]) -> bool) {
+        lock(&self.cells).retain(|labels, _| keep(labels));
+    }
+
+    pub(super) fn render(&self, out: &mut String) {
+        let cells = lock(&self.cells);
+        if cells.is_empty() {
+            return;
+        }
+        header(self.definition, out);
+        for (labels, histogram) in cells.iter() {
+            histogram.series(self.definition.name, self.definition.labels, labels, out);
+        }
+    }
+}
+
 fn cell<C: Default>(cells: &Cells<C>, definition: &Definition, labels: &[&str]) -> Arc<C> {
     debug_assert_eq!(labels.len(), definition.labels.len(), "{}", definition.name);
     let key = labels.iter().map(|value| Box::from(*value)).collect();

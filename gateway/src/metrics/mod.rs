@@ -13,7 +13,7 @@ pub mod labels;
 pub mod names;
 mod process;
 
-use family::{CounterFamily, GaugeFamily, Histogram, HistogramFamily};
+use family::{CounterFamily, GaugeFamily, Histogram, HistogramFamily, HistogramSeries};
 use labels::{Closed, FetchOutcome, FullStateReason, Label, RejectReason, Transport};
 use names::{Definition, Kind};
 
@@ -74,6 +74,34 @@ pub struct Metrics {
     pub rollout_stages: GaugeFamily,
     /// `tidegate_rollout_soak_required_seconds`; label: rollout.
     pub rollout_soak_required: GaugeFamily,
+    /// `tidegate_rollout_members`; labels: rollout, arm.
+    pub rollout_members: GaugeFamily,
+    /// `tidegate_rollout_halted_members`; labels: rollout, condition.
+    pub rollout_halted_members: GaugeFamily,
+    /// `tidegate_rollout_halted_ratio`; label: rollout.
+    pub rollout_halted_ratio: GaugeFamily,
+    /// `tidegate_rollout_control_dark_ratio`; label: rollout.
+    pub rollout_control_dark_ratio: GaugeFamily,
+    /// `tidegate_rollout_abort_ratio`; label: rollout.
+    pub rollout_abort_ratio: GaugeFamily,
+    /// `tidegate_rollout_verdict`; labels: rollout, verdict.
+    pub rollout_verdict: GaugeFamily,
+    /// `tidegate_rollout_brake`; label: rollout.
+    pub rollout_brake: GaugeFamily,
+    /// `tidegate_rollout_soak_seconds`; label: rollout.
+    pub rollout_soak: GaugeFamily,
+    /// `tidegate_rollout_convergence_seconds`; labels: rollout, arm.
+    pub rollout_convergence: HistogramSeries,
+    /// `tidegate_evidence_replicas`.
+    pub evidence_replicas: Gauge,
+    /// `tidegate_evidence_age_seconds`.
+    pub evidence_age: Gauge,
+    /// `tidegate_evidence_events_total`.
+    pub evidence_events: Counter,
+    /// `tidegate_evidence_store_up`; no series without a store.
+    pub evidence_store_up: GaugeFamily,
+    /// `tidegate_evidence_store_failures_total`; label: reason.
+    pub evidence_store_failures: CounterFamily,
     /// `tidegate_build_info`; labels: version, commit.
     pub build_info: GaugeFamily,
     /// `tidegate_head_info`; labels: commit (short), source.
@@ -148,6 +176,23 @@ impl Metrics {
             rollout_stage: GaugeFamily::new(names::ROLLOUT_STAGE),
             rollout_stages: GaugeFamily::new(names::ROLLOUT_STAGES),
             rollout_soak_required: GaugeFamily::new(names::ROLLOUT_SOAK_REQUIRED),
+            rollout_members: GaugeFamily::new(names::ROLLOUT_MEMBERS),
+            rollout_halted_members: GaugeFamily::new(names::ROLLOUT_HALTED_MEMBERS),
+            rollout_halted_ratio: GaugeFamily::new(names::ROLLOUT_HALTED_RATIO),
+            rollout_control_dark_ratio: GaugeFamily::new(names::ROLLOUT_CONTROL_DARK_RATIO),
+            rollout_abort_ratio: GaugeFamily::new(names::ROLLOUT_ABORT_RATIO),
+            rollout_verdict: GaugeFamily::new(names::ROLLOUT_VERDICT),
+            rollout_brake: GaugeFamily::new(names::ROLLOUT_BRAKE),
+            rollout_soak: GaugeFamily::new(names::ROLLOUT_SOAK),
+            rollout_convergence: HistogramSeries::new(
+                names::ROLLOUT_CONVERGENCE,
+                CONVERGENCE_BUCKETS,
+            ),
+            evidence_replicas: gauge(names::EVIDENCE_REPLICAS, &[]),
+            evidence_age: gauge(names::EVIDENCE_AGE, &[]),
+            evidence_events: counter(names::EVIDENCE_EVENTS, &[]),
+            evidence_store_up: GaugeFamily::new(names::EVIDENCE_STORE_UP),
+            evidence_store_failures: CounterFamily::new(names::EVIDENCE_STORE_FAILURES),
             build_info: GaugeFamily::new(names::BUILD_INFO),
             head_info: GaugeFamily::new(names::HEAD_INFO),
             head_commit_timestamp: GaugeFamily::new(names::HEAD_COMMIT_TIMESTAMP),
@@ -175,6 +220,7 @@ impl Metrics {
             &self.proposals,
             &self.auth_failures,
             &self.reloads,
+            &self.evidence_store_failures,
         ];
         for family in counters {
             family.render(&mut out);
@@ -185,6 +231,15 @@ impl Metrics {
             &self.rollout_stage,
             &self.rollout_stages,
             &self.rollout_soak_required,
+            &self.rollout_members,
+            &self.rollout_halted_members,
+            &self.rollout_halted_ratio,
+            &self.rollout_control_dark_ratio,
+            &self.rollout_abort_ratio,
+            &self.rollout_verdict,
+            &self.rollout_brake,
+            &self.rollout_soak,
+            &self.evidence_store_up,
             &self.build_info,
             &self.head_info,
             &self.head_commit_timestamp,
@@ -199,6 +254,7 @@ impl Metrics {
         self.push_seconds.render(names::PUSH_SECONDS, &mut out);
         self.source_fetch.render(&mut out);
         process::render(&mut out);
+        self.rollout_convergence.render(&mut out);
         out
     }
 }
@@ -269,3 +325,6 @@ const HANDLE_BUCKETS: &[f64] = &[1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1];
 const LATENCY_BUCKETS: &[f64] = &[0.001, 0.005, 0.025, 0.1, 0.5, 2.5, 10.0, 60.0];
 /// Seconds, from a local read to a paced push of half a million offers.
 const LONG_BUCKETS: &[f64] = &[0.01, 0.05, 0.25, 1.0, 5.0, 30.0, 120.0];
+/// Seconds, from a collector that was waiting to one that is asleep overnight.
+const CONVERGENCE_BUCKETS: &[f64] =
+    &[1.0, 5.0, 15.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3_600.0, 21_600.0, 86_400.0];

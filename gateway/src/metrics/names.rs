@@ -122,6 +122,34 @@ definitions! {
         "Its stage, from 0.";
     ROLLOUT_STAGES: Gauge "tidegate_rollout_stages" ["rollout"] Each
         "How many stages it declares.";
+    ROLLOUT_MEMBERS: Gauge "tidegate_rollout_members" ["rollout", "arm"] Each
+        "Members that count, by what they run: taking, to, from, other or unknown.";
+    ROLLOUT_HALTED_MEMBERS: Gauge "tidegate_rollout_halted_members" ["rollout", "condition"] Each
+        "Members that block, by halt condition; failed is latched, went_dark ends when one is heard.";
+    ROLLOUT_HALTED_RATIO: Gauge "tidegate_rollout_halted_ratio" ["rollout"] Each
+        "Halted members of those seen, without dark ones that the control group explains.";
+    ROLLOUT_CONTROL_DARK_RATIO: Gauge "tidegate_rollout_control_dark_ratio" ["rollout"] Each
+        "Collectors of the control group that went dark, of those seen.";
+    ROLLOUT_ABORT_RATIO: Gauge "tidegate_rollout_abort_ratio" ["rollout"] Each
+        "The halted ratio at which an abort is proposed.";
+    ROLLOUT_VERDICT: Gauge "tidegate_rollout_verdict" ["rollout", "verdict"] Each
+        "1 for the verdict that holds, 0 for the others.";
+    ROLLOUT_BRAKE: Gauge "tidegate_rollout_brake" ["rollout"] Each
+        "1 while the candidate is offered to nobody new.";
+    ROLLOUT_SOAK: Gauge "tidegate_rollout_soak_seconds" ["rollout"] Each
+        "How long its present stage has soaked.";
+    ROLLOUT_CONVERGENCE: Histogram "tidegate_rollout_convergence_seconds" ["rollout", "arm"] Add
+        "From a head to a collector's APPLIED of what that head wants it to run.";
+    EVIDENCE_REPLICAS: Gauge "tidegate_evidence_replicas" [] Each
+        "Replicas that report evidence.";
+    EVIDENCE_AGE: Gauge "tidegate_evidence_age_seconds" [] Each
+        "Since the last word of the replica that is silent longest, of those that report.";
+    EVIDENCE_EVENTS: Counter "tidegate_evidence_events_total" [] Add
+        "Changes to what is known of a collector under a Rollout.";
+    EVIDENCE_STORE_UP: Gauge "tidegate_evidence_store_up" [] Each
+        "1 while the store can be written; absent without --store.";
+    EVIDENCE_STORE_FAILURES: Counter "tidegate_evidence_store_failures_total" ["reason"] Add
+        "Faults of the store: damaged (set aside), open, write.";
     ROLLOUT_SOAK_REQUIRED: Gauge "tidegate_rollout_soak_required_seconds" ["rollout"] Each
         "How long its present stage must soak.";
     PROPOSALS: Counter "tidegate_proposals_total" ["kind", "outcome"] Add

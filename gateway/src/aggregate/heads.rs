@@ -1,0 +1,484 @@
+//! What a head changes: which cells there are, what their members are classified by, and which
+//! brakes are in force (rollouts.md, decisions 6, 15 and 16).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use render::artefact::ContentHash;
+use render::rollout::evidence::{self, EvidenceKey, Millis, ReportKey, cohort_digest, halt_digest};
+use render::rollout::explain::in_words;
+use render::rollout::report::CohortLine;
+use render::rollout::verdict::Terms;
+use render::snapshot::served::ServedRollout;
+use render::snapshot::{CompiledRollout, Snapshot, TierEntry};
+
+use super::Shared;
+use super::cell::Cell;
+use super::context::Context;
+use super::judge::{Convergence, Facts};
+use super::replicas::{Owners, Replicas};
+use super::sights::{Look, look};
+use super::store::{CellRow, Kind, Loaded, ProcessRow, Sight, row_key};
+
+/// How long evidence of a change that is not in head is kept: an editor's rename or a torn read
+/// must not wipe it.
+pub const DORMANT_MS: Millis = 7 * 24 * 3_600_000;
+/// Changes that are not in head and still known. Past it, the one that left first is forgotten.
+pub const DORMANT_CELLS_MAX: usize = 10_000;
+/// Time between two notes in the store that this process lives.
+const PROCESS_NOTE_MS: Millis = 60_000;
+
+/// What the judge knows besides the cells' own.
+pub(super) struct Judging {
+    /// Also those that are not in head.
+    cells: BTreeMap<EvidenceKey, Arc<Cell>>,
+    /// In the order of the snapshot's Rollouts.
+    head: Vec<Arc<Cell>>,
+    sights: BTreeMap<Box<str>, Sight>,
+    replicas: Replicas,
+    owners: Arc<Owners>,
+    processes: BTreeMap<u32, ProcessRow>,
+    noted_ms: Millis,
+    next_number: u32,
+}
+
+impl Judging {
+    pub(super) fn new(shared: &Arc<Shared>, loaded: Loaded) -> Self {
+        let settings = &shared.settings;
+        let now_ms = shared.evidence_since_ms;
+        let mut replicas = Replicas::new(now_ms, settings.expect_replicas, settings.forget_ms);
+        for (incarnation, process) in &loaded.processes {
+            if *incarnation != settings.incarnation {
+                replicas.predecessor(*incarnation, &process.name, process.heard_ms);
+            }
+        }
+        replicas.hello(now_ms, settings.incarnation, &settings.replica);
+        let owners = Arc::new(replicas.owners());
+        let mut judging = Self {
+            cells: BTreeMap::new(),
+            head: Vec::new(),
+            sights: loaded.sights,
+            replicas,
+            owners,
+            processes: loaded.processes,
+            noted_ms: 0,
+            next_number: loaded.cells.keys().max().map_or(0, |newest| newest + 1),
+        };
+        let mut by_number = BTreeMap::new();
+        for (number, (key, row)) in loaded.cells {
+            let cell = judging.make_cell(shared, key, number, row);
+            by_number.insert(number, cell);
+        }
+        for stored in loaded.records {
+            if let Some(cell) = by_number.get(&stored.cell) {
+                cell.restore(now_ms, stored);
+            }
+        }
+        judging.note_process(shared, now_ms);
+        judging
+    }
+
+    pub(super) fn head(&self) -> &[Arc<Cell>] {
+        &self.head
+    }
+
+    pub(super) fn replicas(&self) -> &Replicas {
+        &self.replicas
+    }
+
+    pub(super) fn handle_head(
+        &mut self,
+        shared: &Arc<Shared>,
+        now_ms: Millis,
+        snapshot: &Snapshot,
+        commit: &str,
+    ) -> Box<[Arc<Cell>]> {
+        let mut head = Vec::with_capacity(snapshot.rollouts.len());
+        let mut keys = BTreeMap::new();
+        for compiled in &snapshot.rollouts {
+            let Some(tier) = snapshot.tiers.get(compiled.tier as usize) else {
+                unreachable!("compile() gives each Rollout a Tier of its snapshot");
+            };
+            let cell = self.cell_of(shared, compiled, tier);
+            let facts = self.facts(shared, now_ms, compiled, tier, commit);
+            keys.insert(compiled.rollout.id.clone(), facts.report_key);
+            self.enter(shared, now_ms, &cell, &compiled.rollout, facts);
+            head.push(cell);
+        }
+        self.head = head;
+        let incarnation = shared.settings.incarnation;
+        self.replicas.vouch(now_ms, incarnation, keys);
+        self.retire(shared, now_ms, snapshot);
+        self.head.iter().cloned().collect()
+    }
+
+    /// The cell of a Rollout of the head, made when nothing is known of it.
+    fn cell_of(
+        &mut self,
+        shared: &Arc<Shared>,
+        compiled: &CompiledRollout,
+        tier: &TierEntry,
+    ) -> Arc<Cell> {
+        let ServedRollout { id: rollout, origin, .. } = &compiled.rollout;
+        let candidate = candidate(tier);
+        let key = EvidenceKey { rollout: rollout.clone(), origin: origin.clone(), candidate };
+        if let Some(cell) = self.cells.get(&key) {
+            return Arc::clone(cell);
+        }
+        if origin.is_none() {
+            // History cannot be told now; it is filed under the origin that was known last.
+            let same = |cell: &&Arc<Cell>| {
+                cell.key().rollout == *rollout && cell.key().candidate == candidate
+            };
+            let known = self.cells.values().filter(same).max_by_key(|cell| {
+                // Taken once: two guards of one lock in one expression would wait for each other.
+                let left_ms = cell.state().row.left_ms;
+                (left_ms.is_none(), left_ms)
+            });
+            if let Some(cell) = known {
+                return Arc::clone(cell);
+            }
+        } else {
+            // What was learned while history could not be told belongs to it.
+            let untold = EvidenceKey { origin: None, ..key.clone() };
+            if let Some(cell) = self.cells.remove(&untold) {
+                return self.rename(shared, key, &cell);
+            }
+        }
+        let row = CellRow {
+            rollout: rollout.clone(),
+            origin: origin.clone(),
+            candidate: candidate.to_string().into(),
+            left_ms: None,
+            halt: halt_digest(&compiled.rollout.halt),
+            brakes: BTreeMap::new(),
+        };
+        let number = self.next_number;
+        self.next_number += 1;
+        self.make_cell(shared, key, number, row)
+    }
+
+    fn make_cell(
+        &mut self,
+        shared: &Arc<Shared>,
+        key: EvidenceKey,
+        number: u32,
+        row: CellRow,
+    ) -> Arc<Cell> {
+        let context = Context {
+            terms: evidence::Context {
+                now_ms: 0,
+                stage: 0,
+                soak_since_ms: 0,
+                soak_ms: 0,
+                earlier_until_ms: 0,
+                dark_after_ms: Millis::MAX,
+                grace_ms: shared.settings.grace_ms,
+                evidence_since_ms: shared.evidence_since_ms,
+            },
+            owners: Arc::clone(&self.owners),
+            seed: shared.seed,
+            is_stored: shared.store.is_some(),
+        };
+        let cell = Arc::new(Cell::new(key.clone(), number, row, context, Arc::clone(shared)));
+        if let Some(store) = &shared.store {
+            store.register(number, &cell);
+        }
+        self.cells.insert(key, Arc::clone(&cell));
+        cell
+    }
+
+    /// Moves what is known to another key. Links that hold the old cell let go of it at the swap.
+    fn rename(&mut self, shared: &Arc<Shared>, key: EvidenceKey, old: &Arc<Cell>) -> Arc<Cell> {
+        let mut row = old.state().row.clone();
+        row.origin = key.origin.clone();
+        let number = self.next_number;
+        self.next_number += 1;
+        let cell = self.make_cell(shared, key, number, row);
+        old.move_to(shared.evidence_since_ms, &cell);
+        if let Some(store) = &shared.store {
+            store.drop_cell(old.number());
+        }
+        cell
+    }
+
+    fn facts(
+        &mut self,
+        shared: &Arc<Shared>,
+        now_ms: Millis,
+        compiled: &CompiledRollout,
+        tier: &TierEntry,
+        commit: &str,
+    ) -> Facts {
+        let rollout = &compiled.rollout;
+        let candidate = candidate(tier);
+        let active = rollout.stages.get(rollout.stage as usize);
+        let soak_ms = active.map_or(0, |stage| millis(stage.soak));
+        let dark_after_ms = millis(rollout.halt.dark_after);
+        let hex = candidate.to_string();
+        let before = self.sights.get(&rollout.id);
+        let (sight, began) = look(
+            before,
+            now_ms,
+            &Look {
+                origin: rollout.origin.as_deref(),
+                stage: rollout.stage,
+                candidate: &hex,
+                history_ms: rollout.stage_started_ms,
+                soak_ms,
+                dark_after_ms,
+            },
+        );
+        if before != Some(&sight) {
+            write(shared, Kind::Sight, 0, &rollout.id, &sight);
+            self.sights.insert(rollout.id.clone(), sight);
+        }
+        let cohorts = rollout.stages.iter().map(|stage| CohortLine {
+            cohort: in_words(&stage.cohort),
+            soak_ms: millis(stage.soak),
+        });
+        Facts {
+            tier: rollout.tier.clone(),
+            owner: rollout.owner.clone(),
+            from: rollout.from.clone(),
+            to: rollout.to.clone(),
+            head: commit.into(),
+            base: tier.base.content.to_string().into(),
+            cohorts: cohorts.collect(),
+            terms: Terms {
+                stage: rollout.stage,
+                stages: u32::try_from(rollout.stages.len()).unwrap_or(u32::MAX),
+                soak_ms,
+                abort_at_percent: rollout.halt.abort_at_percent,
+                dark_after_ms,
+                min_seen: rollout.halt.min_seen,
+                hold: rollout.hold,
+                same_content: candidate == tier.base.content,
+                expect_replicas: shared.settings.expect_replicas,
+                grace_ms: shared.settings.grace_ms,
+            },
+            began,
+            report_key: ReportKey {
+                candidate,
+                stage: rollout.stage,
+                cohorts: cohort_digest(rollout),
+            },
+            replicas: 0,
+        }
+    }
+
+    /// A cell is in head as of now.
+    fn enter(
+        &self,
+        shared: &Arc<Shared>,
+        now_ms: Millis,
+        cell: &Arc<Cell>,
+        rollout: &ServedRollout,
+        facts: Facts,
+    ) {
+        let Facts { terms, began, .. } = &facts;
+        let context = Context {
+            terms: evidence::Context {
+                now_ms: 0,
+                stage: terms.stage,
+                soak_since_ms: began.soak_since_ms,
+                soak_ms: terms.soak_ms,
+                earlier_until_ms: began.earlier_until_ms,
+                dark_after_ms: terms.dark_after_ms,
+                grace_ms: terms.grace_ms,
+                evidence_since_ms: shared.evidence_since_ms,
+            },
+            owners: Arc::clone(&self.owners),
+            seed: shared.seed,
+            is_stored: shared.store.is_some(),
+        };
+        let mut state = cell.state();
+        let halt = halt_digest(&rollout.halt);
+        let before = state.row.clone();
+        if state.row.halt != halt {
+            if let Some(brake) = state.row.brakes.get_mut(&before.halt) {
+                brake.left_ms = Some(now_ms);
+            }
+            // Thresholds are new: nobody new gets the candidate before a verdict under them.
+            state.row.halt = halt;
+            state.awaits_verdict = true;
+        }
+        if let Some(brake) = state.row.brakes.get_mut(&halt) {
+            brake.left_ms = None;
+        }
+        state.row.left_ms = None;
+        if state.row != before || state.facts.is_none() {
+            cell.write_row(&state, false);
+        }
+        let series = &shared.metrics.rollout_convergence;
+        state.convergence.get_or_insert_with(|| Convergence {
+            to: series.cell(&[&rollout.id, "to"]),
+            from: series.cell(&[&rollout.id, "from"]),
+        });
+        state.facts = Some(facts);
+        let braked = state.brake().is_some() || state.awaits_verdict;
+        cell.set_braked(braked);
+        drop(state);
+        cell.set_context(now_ms, context);
+    }
+
+    /// What is not in head sleeps.
+    fn retire(&mut self, shared: &Arc<Shared>, now_ms: Millis, snapshot: &Snapshot) {
+        let in_head: BTreeSet<u32> = self.head.iter().map(|cell| cell.number()).collect();
+        for cell in self.cells.values().filter(|cell| !in_head.contains(&cell.number())) {
+            let mut state = cell.state();
+            if state.row.left_ms.is_none() {
+                state.row.left_ms = Some(now_ms);
+                state.retire();
+                cell.write_row(&state, false);
+                drop(state);
+                cell.drop_idle();
+            }
+        }
+        let known: BTreeSet<&str> =
+            snapshot.rollouts.iter().map(|compiled| &*compiled.rollout.id).collect();
+        for (rollout, sight) in &mut self.sights {
+            if !known.contains(&**rollout) && sight.left_ms.is_none() {
+                sight.left_ms = Some(now_ms);
+                write(shared, Kind::Sight, 0, rollout, sight);
+            }
+        }
+        self.forget(shared, now_ms);
+    }
+
+    /// What slept long enough is forgotten.
+    fn forget(&mut self, shared: &Arc<Shared>, now_ms: Millis) {
+        let over = |left_ms: Option<Millis>| {
+            left_ms.is_some_and(|left_ms| now_ms >= left_ms.saturating_add(DORMANT_MS))
+        };
+        let mut asleep: Vec<(Millis, EvidenceKey)> = Vec::new();
+        self.cells.retain(|key, cell| {
+            let mut state = cell.state();
+            let brakes = state.row.brakes.len();
+            state.row.brakes.retain(|_, brake| !over(brake.left_ms));
+            if state.row.brakes.len() != brakes {
+                cell.write_row(&state, false);
+            }
+            let Some(left_ms) = state.row.left_ms else { return true };
+            if over(Some(left_ms)) {
+                if let Some(store) = &shared.store {
+                    store.drop_cell(cell.number());
+                }
+                return false;
+            }
+            asleep.push((left_ms, key.clone()));
+            true
+        });
+        if asleep.len() > DORMANT_CELLS_MAX {
+            asleep.sort_unstable();
+            for (_, key) in asleep.drain(..asleep.len() - DORMANT_CELLS_MAX) {
+                let Some(cell) = self.cells.remove(&key) else { continue };
+                tracing::warn!(
+                    rollout = &*key.rollout,
+                    "too many changes left head within a week: its evidence is forgotten"
+                );
+                if let Some(store) = &shared.store {
+                    store.drop_cell(cell.number());
+                }
+            }
+        }
+        self.sights.retain(|rollout, sight| {
+            let keep = !over(sight.left_ms);
+            if let Some(store) = shared.store.as_ref().filter(|_| !keep) {
+                store.drop_row(row_key(Kind::Sight, 0, rollout));
+            }
+            keep
+        });
+    }
+
+    /// What time alone changes besides the members of cells.
+    pub(super) fn handle_timeout(&mut self, shared: &Arc<Shared>, now_ms: Millis) {
+        // This process speaks for itself as long as it runs.
+        self.replicas.heard(now_ms, shared.settings.incarnation);
+        if self.replicas.handle_timeout(now_ms) {
+            self.set_owners(now_ms);
+        }
+        if now_ms >= self.noted_ms.saturating_add(PROCESS_NOTE_MS) {
+            self.note_process(shared, now_ms);
+            self.forget(shared, now_ms);
+        }
+    }
+
+    pub(super) fn replica_hello(
+        &mut self,
+        shared: &Arc<Shared>,
+        now_ms: Millis,
+        incarnation: u32,
+        name: &str,
+    ) {
+        self.replicas.hello(now_ms, incarnation, name);
+        let process = ProcessRow { name: name.into(), heard_ms: now_ms };
+        write(shared, Kind::Process, incarnation, "", &process);
+        self.processes.insert(incarnation, process);
+        self.set_owners(now_ms);
+    }
+
+    pub(super) fn replica_vouch(
+        &mut self,
+        now_ms: Millis,
+        incarnation: u32,
+        keys: BTreeMap<Box<str>, ReportKey>,
+    ) {
+        self.replicas.vouch(now_ms, incarnation, keys);
+    }
+
+    pub(super) fn replica_bye(
+        &mut self,
+        shared: &Arc<Shared>,
+        now_ms: Millis,
+        incarnation: u32,
+        said: bool,
+    ) {
+        if incarnation != shared.settings.incarnation {
+            self.replicas.bye(now_ms, incarnation, said);
+            self.set_owners(now_ms);
+        }
+    }
+
+    fn set_owners(&mut self, now_ms: Millis) {
+        self.owners = Arc::new(self.replicas.owners());
+        for cell in &self.head {
+            let context = Context { owners: Arc::clone(&self.owners), ..(*cell.context()).clone() };
+            cell.set_context(now_ms, context);
+        }
+    }
+
+    /// Notes that this process lives, and forgets those that ended long ago.
+    fn note_process(&mut self, shared: &Arc<Shared>, now_ms: Millis) {
+        let Some(store) = &shared.store else { return };
+        self.noted_ms = now_ms;
+        let process = ProcessRow { name: shared.settings.replica.clone(), heard_ms: now_ms };
+        let incarnation = shared.settings.incarnation;
+        write(shared, Kind::Process, incarnation, "", &process);
+        self.processes.insert(incarnation, process);
+        self.processes.retain(|incarnation, process| {
+            let keep = now_ms < process.heard_ms.saturating_add(DORMANT_MS);
+            if !keep {
+                store.drop_row(row_key(Kind::Process, *incarnation, ""));
+            }
+            keep
+        });
+    }
+}
+
+/// The content that a Rollout stages; the base's where that is no candidate.
+fn candidate(tier: &TierEntry) -> ContentHash {
+    tier.candidate.as_ref().map_or(tier.base.content, |candidate| candidate.offer.content)
+}
+
+fn millis(span: std::time::Duration) -> Millis {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn write(shared: &Shared, kind: Kind, number: u32, rollout: &str, row: &impl serde::Serialize) {
+    let Some(store) = &shared.store else { return };
+    match serde_json::to_vec(row) {
+        Ok(value) => store.put_row(row_key(kind, number, rollout), value, false),
+        Err(error) => tracing::error!(%error, "a row of the store cannot be encoded"),
+    }
+}

@@ -1,0 +1,258 @@
+//! Which replicas report, and what becomes of those that do not (rollouts.md, decision 9).
+//!
+//! A process that keeps its evidence to itself is one replica that reports always; those before it,
+//! whose records the store held, are gone as of when evidence started.
+
+use std::collections::BTreeMap;
+
+use render::rollout::evidence::{Millis, Owner, ReportKey};
+use render::rollout::report::ReplicaLine;
+
+/// Processes that are remembered beside those that report; the longest silent is forgotten first.
+pub(super) const REPLICAS_MAX: usize = 1_024;
+
+/// What became of the process that a session was heard by, for classification.
+#[derive(Clone, Debug)]
+pub(super) struct Owners {
+    known: BTreeMap<u32, Owner>,
+    /// Of a process that nobody remembers.
+    unknown: Owner,
+}
+
+/// One process of a replica.
+#[derive(Clone, Debug)]
+struct Replica {
+    name: Box<str>,
+    owner: Owner,
+    heard_ms: Millis,
+    /// As many reported when it was last among them, itself included.
+    peers: usize,
+    keys: BTreeMap<Box<str>, ReportKey>,
+}
+
+/// All processes that report, or did.
+#[derive(Debug)]
+pub(super) struct Replicas {
+    known: BTreeMap<u32, Replica>,
+    evidence_since_ms: Millis,
+    expected: usize,
+    forget_ms: Millis,
+}
+
+impl Owners {
+    pub(super) fn of(&self, incarnation: u32) -> Owner {
+        self.known.get(&incarnation).copied().unwrap_or(self.unknown)
+    }
+
+    pub(super) fn reports(&self, incarnation: u32) -> bool {
+        self.of(incarnation) == Owner::Reporting
+    }
+}
+
+impl Replicas {
+    pub(super) fn new(evidence_since_ms: Millis, expected: u32, forget_ms: Millis) -> Self {
+        Self { known: BTreeMap::new(), evidence_since_ms, expected: expected as usize, forget_ms }
+    }
+
+    /// A process reports from now on.
+    pub(super) fn hello(&mut self, now_ms: Millis, incarnation: u32, name: &str) {
+        let replica = self.known.entry(incarnation).or_insert_with(|| Replica {
+            name: name.into(),
+            owner: Owner::Reporting,
+            heard_ms: now_ms,
+            peers: 0,
+            keys: BTreeMap::new(),
+        });
+        replica.owner = Owner::Reporting;
+        replica.heard_ms = replica.heard_ms.max(now_ms);
+        let peers = self.reporting();
+        for replica in self.known.values_mut().filter(|known| known.owner == Owner::Reporting) {
+            replica.peers = peers;
+        }
+        self.settle(now_ms);
+        while self.known.len() > REPLICAS_MAX + peers {
+            let silent = self.known.iter().filter(|(_, known)| known.owner != Owner::Reporting);
+            let Some((oldest, _)) = silent.min_by_key(|(_, known)| known.heard_ms) else { break };
+            let oldest = *oldest;
+            self.known.remove(&oldest);
+        }
+    }
+
+    /// A process lives.
+    pub(super) fn heard(&mut self, now_ms: Millis, incarnation: u32) {
+        if let Some(replica) = self.known.get_mut(&incarnation) {
+            replica.heard_ms = replica.heard_ms.max(now_ms);
+        }
+    }
+
+    /// A process was heard; it serves these.
+    pub(super) fn vouch(
+        &mut self,
+        now_ms: Millis,
+        incarnation: u32,
+        keys: BTreeMap<Box<str>, ReportKey>,
+    ) {
+        if let Some(replica) = self.known.get_mut(&incarnation) {
+            replica.heard_ms = replica.heard_ms.max(now_ms);
+            replica.keys = keys;
+        }
+    }
+
+    /// A process ended: it said so, or its link broke without a word.
+    pub(super) fn bye(&mut self, now_ms: Millis, incarnation: u32, said: bool) {
+        let Some(replica) = self.known.get_mut(&incarnation) else { return };
+        if replica.owner != Owner::Reporting {
+            return;
+        }
+        let since_ms = replica.heard_ms.max(if said { now_ms } else { 0 });
+        replica.owner = if said {
+            Owner::Gone { since_ms, at_ms: now_ms }
+        } else {
+            Owner::Unobserved { since_ms }
+        };
+        self.settle(now_ms);
+    }
+
+    /// A process of an earlier life of this one, found in the store.
+    pub(super) fn predecessor(&mut self, incarnation: u32, name: &str, heard_ms: Millis) {
+        let at_ms = self.evidence_since_ms;
+        let since_ms = heard_ms.min(at_ms);
+        self.known.entry(incarnation).or_insert_with(|| Replica {
+            name: name.into(),
+            owner: Owner::Gone { since_ms, at_ms },
+            heard_ms: since_ms,
+            peers: 1,
+            keys: BTreeMap::new(),
+        });
+    }
+
+    /// What time alone changes. Whether anything did.
+    pub(super) fn handle_timeout(&mut self, now_ms: Millis) -> bool {
+        self.settle(now_ms)
+    }
+
+    /// Decides which vanished ones are gone, and which are forgotten.
+    fn settle(&mut self, now_ms: Millis) -> bool {
+        let reporting = self.reporting();
+        let mut changed = false;
+        for replica in self.known.values_mut() {
+            let Owner::Unobserved { since_ms } = replica.owner else { continue };
+            if reporting >= replica.peers.max(self.expected) {
+                replica.owner = Owner::Gone { since_ms, at_ms: now_ms };
+                changed = true;
+            } else if now_ms >= since_ms.saturating_add(self.forget_ms) {
+                replica.owner = Owner::Forgotten { since_ms };
+                changed = true;
+            }
+        }
+        changed
+    }
+
+    pub(super) fn reporting(&self) -> usize {
+        self.known.values().filter(|replica| replica.owner == Owner::Reporting).count()
+    }
+
+    /// How many report this of a Rollout.
+    pub(super) fn agreeing(&self, rollout: &str, key: &ReportKey) -> u32 {
+        let agree = self.known.values().filter(|replica| {
+            replica.owner == Owner::Reporting && replica.keys.get(rollout) == Some(key)
+        });
+        u32::try_from(agree.count()).unwrap_or(u32::MAX)
+    }
+
+    pub(super) fn owners(&self) -> Owners {
+        let since_ms = self.evidence_since_ms;
+        Owners {
+            known: self.known.iter().map(|(id, replica)| (*id, replica.owner)).collect(),
+            unknown: Owner::Gone { since_ms, at_ms: since_ms },
+        }
+    }
+
+    /// How long ago the one that is silent longest, of those that report, was heard.
+    pub(super) fn age_ms(&self, now_ms: Millis) -> Millis {
+        let reporting = self.known.values().filter(|known| known.owner == Owner::Reporting);
+        reporting.map(|known| now_ms.saturating_sub(known.heard_ms)).max().unwrap_or(0)
+    }
+
+    /// For a report on a Rollout: those that report, and those that nobody can speak for. Whoever
+    /// is gone is left out: another has its collectors.
+    pub(super) fn lines(&self, now_ms: Millis, rollout: &str, key: &ReportKey) -> Vec<ReplicaLine> {
+        let shown = self.known.iter().filter(|(_, known)| {
+            matches!(known.owner, Owner::Reporting | Owner::Unobserved { .. })
+        });
+        let line = |(incarnation, known): (&u32, &Replica)| ReplicaLine {
+            name: known.name.to_string(),
+            incarnation: format!("{incarnation:08x}"),
+            reporting: known.owner == Owner::Reporting,
+            same_head: known.keys.get(rollout) == Some(key),
+            age_ms: now_ms.saturating_sub(known.heard_ms),
+        };
+        let mut lines: Vec<ReplicaLine> = shown.map(line).collect();
+        lines.sort_by(|one, other| {
+            (&one.name, &one.incarnation).cmp(&(&other.name, &other.incarnation))
+        });
+        lines
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn replicas(expected: u32) -> Replicas {
+        let mut replicas = Replicas::new(1_000, expected, 3_600_000);
+        replicas.hello(1_000, 1, "a");
+        replicas
+    }
+
+    #[test]
+    fn who_says_bye_is_gone_at_once() {
+        let mut replicas = replicas(2);
+        replicas.hello(2_000, 2, "b");
+        replicas.bye(5_000, 2, true);
+        let gone = Owner::Gone { since_ms: 5_000, at_ms: 5_000 };
+        assert_eq!(replicas.owners().of(2), gone);
+    }
+
+    #[test]
+    fn who_vanished_is_gone_when_as_many_report_as_before() {
+        let mut replicas = replicas(1);
+        replicas.hello(2_000, 2, "b");
+        replicas.bye(5_000, 2, false);
+        assert_eq!(replicas.owners().of(2), Owner::Unobserved { since_ms: 2_000 });
+        replicas.hello(9_000, 3, "b");
+        assert_eq!(replicas.owners().of(2), Owner::Gone { since_ms: 2_000, at_ms: 9_000 });
+    }
+
+    #[test]
+    fn never_fewer_than_are_expected() {
+        let mut replicas = replicas(3);
+        replicas.hello(2_000, 2, "b");
+        replicas.bye(5_000, 2, false);
+        replicas.hello(9_000, 3, "c");
+        assert_eq!(replicas.owners().of(2), Owner::Unobserved { since_ms: 2_000 });
+        replicas.hello(9_500, 4, "d");
+        assert_eq!(replicas.owners().of(2), Owner::Gone { since_ms: 2_000, at_ms: 9_500 });
+    }
+
+    #[test]
+    fn who_never_comes_back_is_forgotten_but_not_who_is_gone() {
+        let mut replicas = replicas(2);
+        replicas.predecessor(9, "a", 900);
+        replicas.hello(2_000, 2, "b");
+        replicas.bye(5_000, 2, false);
+        assert!(!replicas.handle_timeout(3_601_999));
+        assert!(replicas.handle_timeout(3_602_000));
+        assert_eq!(replicas.owners().of(2), Owner::Forgotten { since_ms: 2_000 });
+        assert_eq!(replicas.owners().of(9), Owner::Gone { since_ms: 900, at_ms: 1_000 });
+        replicas.hello(4_000_000, 2, "b");
+        assert!(replicas.owners().reports(2));
+    }
+
+    #[test]
+    fn an_unknown_process_is_one_from_before_evidence_started() {
+        let owners = replicas(1).owners();
+        assert_eq!(owners.of(77), Owner::Gone { since_ms: 1_000, at_ms: 1_000 });
+        assert!(owners.reports(1));
+    }
+}

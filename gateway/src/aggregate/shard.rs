@@ -1,0 +1,513 @@
+//! A part of a cell's members: slab, index and counters under one lock.
+//!
+//! The counters hold at every moment what classifying each member anew would count (a property
+//! test says so): each change takes away what the member counted for and adds what it counts for
+//! now. What time alone changes is found by [`Shard::sweep`], which looks at due times only.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
+use render::rollout::evidence::{Conn, Identity, Millis, Record, Session};
+use render::rollout::verdict::Tally;
+use smallvec::SmallVec;
+
+use super::class::Class;
+use super::context::Context;
+use super::packed::{Incarnations, Slot};
+
+/// Members per block of memory: so many that a block nearly fills a size class of the allocator
+/// (1,280 bytes), and so few that a Rollout of ten collectors does not cost as if it had thousands.
+const CHUNK: usize = 11;
+/// Room for members to be written that a shard keeps between two looks.
+const DIRTY_KEPT: usize = 32;
+/// Past this many incarnations in a shard, those that no member names any more are forgotten.
+const INCARNATIONS_SOFT_MAX: usize = 1_024;
+/// Live uids of one identity that are told apart beyond the first; more are not counted.
+pub(super) const RIVALS_MAX: usize = 16;
+
+const _: () = assert!(size_of::<Chunk>() <= 1_280);
+
+/// What can be read of a member, kept for halted ones alone.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Text {
+    pub(super) label: Box<str>,
+    pub(super) version: Box<str>,
+    pub(super) error: Box<str>,
+}
+
+/// Members, in blocks that never move.
+struct Chunk {
+    /// When what each comes to changes by time alone: seconds since 1970, rounded up.
+    due: [u32; CHUNK],
+    class: [Class; CHUNK],
+    slots: [Slot; CHUNK],
+}
+
+/// Live sessions of an identity beside its newest one, and their folded uids.
+type Rivals = SmallVec<[(Session, u32); 2]>;
+
+pub(super) struct Shard {
+    context: Arc<Context>,
+    index: HashTable<u32>,
+    chunks: Vec<Box<Chunk>>,
+    /// Slots that were ever in use.
+    used: u32,
+    free: Vec<u32>,
+    incarnations: Incarnations,
+    tally: Tally,
+    /// Changes with what is to be read about halted members. From 1.
+    halted_version: u64,
+    /// No member is due before.
+    next_due: u32,
+    /// Members to be written; each once.
+    dirty: Vec<u32>,
+    rivals: BTreeMap<Identity, Rivals>,
+    texts: BTreeMap<Identity, Text>,
+}
+
+/// What is taken in.
+pub(super) struct Change<'c> {
+    pub(super) identity: Identity,
+    pub(super) hash: u64,
+    pub(super) record: &'c Record,
+    /// Of the uid; never 0.
+    pub(super) uid: u32,
+    pub(super) no_bucket: bool,
+}
+
+/// What came of a change.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Effect {
+    /// There was no room for it.
+    pub(super) overflow: bool,
+    /// `failed` is newer than before.
+    pub(super) failed: bool,
+    /// It halts now, and did not before.
+    pub(super) halts: bool,
+    /// It went silent after it took the candidate: it may turn dark.
+    pub(super) silent: bool,
+    /// It joined those that wait to be written.
+    pub(super) dirty: bool,
+    /// Nothing was known of it.
+    pub(super) fresh: bool,
+    /// Texts are kept of it that nobody needs.
+    pub(super) text_is_stale: bool,
+}
+
+/// A member as the store and the report see it.
+pub(super) struct Member<'s> {
+    pub(super) identity: Identity,
+    pub(super) record: Record,
+    pub(super) class: Class,
+    pub(super) no_bucket: bool,
+    pub(super) text: Option<&'s Text>,
+}
+
+impl Shard {
+    pub(super) fn new(context: Arc<Context>) -> Self {
+        let tally = Tally::new(context.terms.stage);
+        Self {
+            context,
+            index: HashTable::new(),
+            chunks: Vec::new(),
+            used: 0,
+            free: Vec::new(),
+            incarnations: Incarnations::default(),
+            tally,
+            halted_version: 1,
+            next_due: u32::MAX,
+            dirty: Vec::new(),
+            rivals: BTreeMap::new(),
+            texts: BTreeMap::new(),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    pub(super) fn halted_version(&self) -> u64 {
+        self.halted_version
+    }
+
+    pub(super) fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    pub(super) fn get(&self, hash: u64, identity: Identity) -> Option<Member<'_>> {
+        let at = self.index.find(hash, |at| self.slot(*at).identity() == identity)?;
+        Some(self.member(*at))
+    }
+
+    // hot: a change of a known member allocates nothing, whatever it says.
+    pub(super) fn observe(&mut self, now_ms: Millis, change: &Change<'_>, room: bool) -> Effect {
+        let Some((at, fresh)) = self.find_or_insert(change, room) else {
+            self.tally.overflow += 1;
+            return Effect { overflow: true, ..Effect::default() };
+        };
+        if self.incarnations.len() > INCARNATIONS_SOFT_MAX {
+            self.forget_incarnations();
+        }
+        let before = self.slot(at).record(&self.incarnations);
+        let mut said = *change.record;
+        if let Some(conn) = said.conn {
+            self.note_session(at, before.conn, conn, change.uid);
+        }
+        if self.slot(at).has(Slot::RIVALS) && before.failed_now() {
+            // It is not known which of the two it failed on.
+            said.applied = None;
+        }
+        let mut record = before;
+        record.merge(&said);
+
+        let chunk = &mut self.chunks[at as usize / CHUNK];
+        let slot = &mut chunk.slots[at as usize % CHUNK];
+        slot.set(Slot::NO_BUCKET, change.no_bucket);
+        if slot.set_record(&record, &mut self.incarnations).is_err() {
+            self.tally.overflow += 1;
+            return Effect { overflow: true, ..Effect::default() };
+        }
+        let was = chunk.class[at as usize % CHUNK];
+        let dirty = self.context.is_stored
+            && !record.is_idle()
+            && record != before
+            && !slot.has(Slot::DIRTY);
+        let has_text = slot.has(Slot::ABOUT);
+        if dirty {
+            slot.set(Slot::DIRTY, true);
+            self.dirty.push(at);
+        }
+        let now = self.classify(now_ms, at);
+        if record.failed != before.failed {
+            self.halted_version += 1;
+        }
+        let open = |conn: Option<(Session, Conn)>| matches!(conn, Some((_, Conn::Open)));
+        Effect {
+            overflow: false,
+            failed: record.failed != before.failed,
+            halts: now.is_halted() && !was.is_halted(),
+            silent: record.took_candidate() && open(before.conn) && !open(record.conn),
+            dirty,
+            fresh,
+            text_is_stale: has_text
+                && !now.is_halted()
+                && record.failed == before.failed
+                && open(record.conn),
+        }
+    }
+
+    /// Takes in what the store held. Merges, so that nothing is lost whatever came before. Whether
+    /// it is new.
+    pub(super) fn restore(&mut self, now_ms: Millis, change: &Change<'_>) -> bool {
+        let Some((at, fresh)) = self.find_or_insert(change, true) else { return false };
+        let mut record = self.slot(at).record(&self.incarnations);
+        record.merge(change.record);
+        let slot = &mut self.chunks[at as usize / CHUNK].slots[at as usize % CHUNK];
+        slot.set(Slot::NO_BUCKET, change.no_bucket);
+        if slot.set_record(&record, &mut self.incarnations).is_err() {
+            self.tally.overflow += 1;
+        }
+        self.classify(now_ms, at);
+        fresh
+    }
+
+    /// Looks again at those whose time has come, and drops idle ones that count for nothing.
+    pub(super) fn sweep(&mut self, now_ms: Millis) {
+        let now_s = whole_seconds(now_ms);
+        if self.next_due > now_s {
+            return;
+        }
+        self.next_due = u32::MAX;
+        for at in 0..self.used {
+            let (chunk, index) = (at as usize / CHUNK, at as usize % CHUNK);
+            let due = self.chunks[chunk].due[index];
+            if due > now_s {
+                self.next_due = self.next_due.min(due);
+                continue;
+            }
+            let now = self.classify(now_ms, at);
+            let record = self.slot(at).record(&self.incarnations);
+            if !now.counts() && self.may_drop(now_ms, &record) {
+                self.remove(at);
+            }
+        }
+    }
+
+    /// Counts everybody anew, under another stage, other times or other owners.
+    pub(super) fn set_context(&mut self, now_ms: Millis, context: Arc<Context>) {
+        self.rivals.retain(|_, rivals| {
+            rivals.retain(|(session, _)| context.owners.reports(session.incarnation));
+            !rivals.is_empty()
+        });
+        let stage = context.terms.stage;
+        self.context = context;
+        self.next_due = u32::MAX;
+        self.halted_version += 1;
+        let duplicates = self.rivals.values().map(|rivals| rivals.len() as u64 + 1).sum();
+        self.tally = Tally { duplicates, overflow: self.tally.overflow, ..Tally::new(stage) };
+        for at in 0..self.used {
+            let (chunk, index) = (at as usize / CHUNK, at as usize % CHUNK);
+            let chunk = &mut self.chunks[chunk];
+            chunk.class[index] = Class::NOWHERE;
+            let identity = chunk.slots[index].identity();
+            let rivals = self.rivals.contains_key(&identity);
+            chunk.slots[index].set(Slot::RIVALS, rivals);
+            if !chunk.slots[index].has(Slot::FREE) {
+                self.classify(now_ms, at);
+            }
+        }
+    }
+
+    /// Drops every idle record: the change has left head.
+    pub(super) fn drop_idle(&mut self) {
+        for at in 0..self.used {
+            let slot = self.slot(at);
+            if !slot.has(Slot::FREE) && slot.record(&self.incarnations).is_idle() {
+                self.remove(at);
+            }
+        }
+    }
+
+    /// Gives the next members to be written, and forgets that they wait.
+    pub(super) fn take_dirty(&mut self, mut take: impl FnMut(Member<'_>) -> bool) {
+        while let Some(at) = self.dirty.pop() {
+            let slot = &mut self.chunks[at as usize / CHUNK].slots[at as usize % CHUNK];
+            slot.set(Slot::DIRTY, false);
+            if slot.has(Slot::FREE) {
+                continue;
+            }
+            if !take(self.member(at)) {
+                break;
+            }
+        }
+        if self.dirty.is_empty() {
+            // After a storm; members are many and shall cost little.
+            self.dirty.shrink_to(DIRTY_KEPT);
+        }
+    }
+
+    pub(super) fn has_dirty(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    /// Everybody who holds something worth keeping waits to be written.
+    pub(super) fn dirty_all(&mut self) {
+        for at in 0..self.used {
+            let slot = &mut self.chunks[at as usize / CHUNK].slots[at as usize % CHUNK];
+            let stored = !slot.has(Slot::FREE) && !slot.record(&self.incarnations).is_idle();
+            if stored && !slot.has(Slot::DIRTY) {
+                slot.set(Slot::DIRTY, true);
+                self.dirty.push(at);
+            }
+        }
+    }
+
+    pub(super) fn members(&self) -> impl Iterator<Item = Member<'_>> {
+        (0..self.used).filter(|at| !self.slot(*at).has(Slot::FREE)).map(|at| self.member(at))
+    }
+
+    pub(super) fn halted(&self) -> impl Iterator<Item = Member<'_>> {
+        let halted =
+            |at: &u32| self.chunks[*at as usize / CHUNK].class[*at as usize % CHUNK].is_halted();
+        (0..self.used).filter(halted).map(|at| self.member(at))
+    }
+
+    pub(super) fn text(&self, identity: Identity) -> Option<&Text> {
+        self.texts.get(&identity)
+    }
+
+    /// Whether there was one before.
+    pub(super) fn set_text(&mut self, hash: u64, identity: Identity, text: Option<Text>) -> bool {
+        let at = self.index.find(hash, |at| self.slot(*at).identity() == identity).copied();
+        let Some(at) = at else { return true };
+        self.halted_version += 1;
+        let slot = &mut self.chunks[at as usize / CHUNK].slots[at as usize % CHUNK];
+        slot.set(Slot::ABOUT, text.is_some());
+        match text {
+            Some(text) => self.texts.insert(identity, text).is_some(),
+            None => self.texts.remove(&identity).is_some(),
+        }
+    }
+
+    fn slot(&self, at: u32) -> &Slot {
+        &self.chunks[at as usize / CHUNK].slots[at as usize % CHUNK]
+    }
+
+    fn member(&self, at: u32) -> Member<'_> {
+        let chunk = &self.chunks[at as usize / CHUNK];
+        let slot = &chunk.slots[at as usize % CHUNK];
+        let identity = slot.identity();
+        Member {
+            identity,
+            record: slot.record(&self.incarnations),
+            class: chunk.class[at as usize % CHUNK],
+            no_bucket: slot.has(Slot::NO_BUCKET),
+            text: if slot.has(Slot::ABOUT) { self.texts.get(&identity) } else { None },
+        }
+    }
+
+    /// Where it is, and whether it is new; `None`: it is new, and there is no room.
+    fn find_or_insert(&mut self, change: &Change<'_>, room: bool) -> Option<(u32, bool)> {
+        let Self { index, chunks, free, used, context, .. } = self;
+        let seed = context.seed;
+        let identity_at =
+            |at: &u32| chunks[*at as usize / CHUNK].slots[*at as usize % CHUNK].identity();
+        let entry = index.entry(
+            change.hash,
+            |at| identity_at(at) == change.identity,
+            |at| seed.hash(identity_at(at)),
+        );
+        let entry = match entry {
+            Entry::Occupied(entry) => return Some((*entry.get(), false)),
+            Entry::Vacant(_) if !room => return None,
+            Entry::Vacant(entry) => entry,
+        };
+        let at = free.pop().unwrap_or(*used);
+        entry.insert(at);
+        if at == *used {
+            *used += 1;
+            if chunks.len() * CHUNK <= at as usize {
+                chunks.push(Chunk::new());
+            }
+        }
+        let slot = &mut chunks[at as usize / CHUNK].slots[at as usize % CHUNK];
+        *slot = Slot::EMPTY;
+        slot.set(Slot::FREE, false);
+        slot.set_identity(change.identity);
+        Some((at, true))
+    }
+
+    fn remove(&mut self, at: u32) {
+        let identity = self.slot(at).identity();
+        if let Some(rivals) = self.rivals.remove(&identity) {
+            self.tally.duplicates -= rivals.len() as u64 + 1;
+        }
+        self.texts.remove(&identity);
+        // The index is asked by its own values: the slab says who they are.
+        let hash = self.context.seed.hash(identity);
+        if let Ok(entry) = self.index.find_entry(hash, |known| *known == at) {
+            entry.remove();
+        }
+        let chunk = &mut self.chunks[at as usize / CHUNK];
+        chunk.class[at as usize % CHUNK].uncount(&mut self.tally);
+        chunk.class[at as usize % CHUNK] = Class::NOWHERE;
+        chunk.due[at as usize % CHUNK] = u32::MAX;
+        chunk.slots[at as usize % CHUNK] = Slot::EMPTY;
+        self.free.push(at);
+    }
+
+    /// Counts a member as what it comes to now.
+    fn classify(&mut self, now_ms: Millis, at: u32) -> Class {
+        let chunk = &mut self.chunks[at as usize / CHUNK];
+        let slot = &chunk.slots[at as usize % CHUNK];
+        let mut record = slot.record(&self.incarnations);
+        if slot.has(Slot::RIVALS)
+            && let Some(rivals) = self.rivals.get(&slot.identity())
+            && let Some((session, _)) = rivals.iter().max()
+            && !matches!(record.conn, Some((_, Conn::Open)))
+        {
+            // Its newest session has ended, and another uid goes on under its name.
+            record.conn = Some((*session, Conn::Open));
+        }
+        let (class, next_ms) = self.context.classify(now_ms, &record, slot.has(Slot::NO_BUCKET));
+        let drop_ms = (!class.counts() && record.is_idle() && !self.context.is_open(&record))
+            .then(|| self.context.idle_until(&record).max(now_ms + 1));
+        let due_ms = next_ms.into_iter().chain(drop_ms).min().unwrap_or(Millis::MAX);
+        let due = u32::try_from(due_ms.div_ceil(1_000)).unwrap_or(u32::MAX);
+        let was = std::mem::replace(&mut chunk.class[at as usize % CHUNK], class);
+        if was != class {
+            was.uncount(&mut self.tally);
+            class.count(&mut self.tally);
+            self.halted_version += u64::from(was.is_halted() || class.is_halted());
+        }
+        chunk.due[at as usize % CHUNK] = due;
+        self.next_due = self.next_due.min(due);
+        class
+    }
+
+    fn may_drop(&self, now_ms: Millis, record: &Record) -> bool {
+        record.is_idle()
+            && !self.context.is_open(record)
+            && now_ms >= self.context.idle_until(record)
+    }
+
+    /// Keeps count of the live uids of one identity.
+    fn note_session(
+        &mut self,
+        at: u32,
+        current: Option<(Session, Conn)>,
+        (session, conn): (Session, Conn),
+        uid: u32,
+    ) {
+        let slot = &mut self.chunks[at as usize / CHUNK].slots[at as usize % CHUNK];
+        let identity = slot.identity();
+        let newest = current.is_none_or(|(current, _)| session >= current);
+        if slot.has(Slot::RIVALS)
+            && let Some(rivals) = self.rivals.get_mut(&identity)
+        {
+            // It has ended, or is about to be counted anew.
+            let before = rivals.len() as u64 + 1;
+            rivals.retain(|(known, by)| *known != session && *by != uid);
+            if rivals.is_empty() {
+                self.rivals.remove(&identity);
+                slot.set(Slot::RIVALS, false);
+                self.tally.duplicates -= before;
+            } else {
+                self.tally.duplicates -= before - (rivals.len() as u64 + 1);
+            }
+        }
+        if conn != Conn::Open {
+            if newest {
+                slot.set_uid(0);
+            }
+            return;
+        }
+        if let Some((current, Conn::Open)) = current
+            && current != session
+            && slot.uid() != 0
+            && slot.uid() != uid
+            && self.context.owners.reports(current.incarnation)
+        {
+            let older = if newest { (current, slot.uid()) } else { (session, uid) };
+            let rivals = self.rivals.entry(identity).or_default();
+            if rivals.len() < RIVALS_MAX {
+                self.tally.duplicates += if rivals.is_empty() { 2 } else { 1 };
+                rivals.push(older);
+            }
+            slot.set(Slot::RIVALS, true);
+        }
+        if newest {
+            slot.set_uid(uid);
+        }
+    }
+
+    /// Keeps the incarnations that some member names.
+    #[cold]
+    fn forget_incarnations(&mut self) {
+        let mut kept = Incarnations::default();
+        for at in 0..self.used {
+            let slot = &mut self.chunks[at as usize / CHUNK].slots[at as usize % CHUNK];
+            let record = slot.record(&self.incarnations);
+            // No more incarnations are named than before, so there is room for them.
+            let packed = slot.set_record(&record, &mut kept);
+            debug_assert_eq!(packed, Ok(()));
+        }
+        self.incarnations = kept;
+    }
+}
+
+impl Chunk {
+    fn new() -> Box<Self> {
+        Box::new(Self {
+            due: [u32::MAX; CHUNK],
+            class: [Class::NOWHERE; CHUNK],
+            slots: [Slot::EMPTY; CHUNK],
+        })
+    }
+}
+
+pub(super) fn whole_seconds(ms: Millis) -> u32 {
+    u32::try_from(ms / 1_000).unwrap_or(u32::MAX)
+}
