@@ -28,6 +28,8 @@ pub struct ServeConfig {
     pub instance_label: Option<String>,
     /// The operator's listener.
     pub admin: AdminConfig,
+    /// How Rollouts are judged, and what outlives the process.
+    pub evidence: EvidenceConfig,
     /// Worker threads; `None` is one per core.
     pub workers: Option<NonZeroUsize>,
     /// How verdicts become branches; `None` proposes nothing.
@@ -145,6 +147,31 @@ pub struct AdminConfig {
     pub hosts: Vec<String>,
 }
 
+/// Evidence of Rollouts (rollouts.md decisions 9, 18 and 19).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EvidenceConfig {
+    /// Where it outlives the process; `None`: it does not.
+    pub store: Option<PathBuf>,
+    /// Replicas that must report.
+    pub expect_replicas: NonZeroU32,
+    /// What the collectors of a replica that is gone get on top of `dark_after`.
+    pub grace: Duration,
+    /// When the collectors of a replica that vanished stop counting.
+    pub forget: Duration,
+}
+
+impl Default for EvidenceConfig {
+    /// The defaults of the flags.
+    fn default() -> Self {
+        Self {
+            store: None,
+            expect_replicas: EXPECT_REPLICAS,
+            grace: EVIDENCE_GRACE,
+            forget: FORGET_REPLICA,
+        }
+    }
+}
+
 impl LinkConfig {
     /// Keeps the sockets of collectors within `descriptors`, of which some stay free for operators,
     /// files and git, however many collectors come. Returns whether that allows fewer links than
@@ -196,6 +223,13 @@ pub const MAX_MESSAGE_BYTES: usize = 64 << 20;
 pub const MAX_BYTES_IN_FLIGHT: usize = 256 << 20;
 /// serving.md decision 10.
 pub const HANDSHAKE_DEADLINE: Duration = Duration::from_secs(10);
+
+/// One process that judges what it serves.
+pub const EXPECT_REPLICAS: NonZeroU32 = NonZeroU32::MIN;
+/// rollouts.md decision 9.
+pub const EVIDENCE_GRACE: Duration = Duration::from_secs(60);
+/// rollouts.md decision 9.
+pub const FORGET_REPLICA: Duration = Duration::from_secs(3_600);
 
 #[cfg(test)]
 mod tests {

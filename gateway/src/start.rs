@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use render::snapshot::Snapshot;
@@ -17,7 +18,7 @@ use crate::admin::{self, Admin};
 use crate::aggregate::{self, Aggregator};
 use crate::cli::serve::{LogFormat, ServeArgs};
 use crate::clock::Clock;
-use crate::config::{Place, ServeConfig};
+use crate::config::{EvidenceConfig, Place, ServeConfig};
 use crate::listen::{self, Front, Parts};
 use crate::metrics::Metrics;
 use crate::propose::{self, Proposer};
@@ -126,7 +127,10 @@ fn run(mut config: ServeConfig) -> anyhow::Result<()> {
         .flatten()
         .map(Path::to_owned)
         .collect();
-    let aggregator = Aggregator::in_memory(aggregate::Settings::default(), metrics, clock.now());
+    let aggregator = Aggregator::open(evidence(&config), metrics, clock.now())?;
+    if config.evidence.store.is_none() {
+        tracing::info!("no --store: failures and brakes of Rollouts die with this process");
+    }
     let (server, poller) = first_head(source, &config, &status, clock, metrics, &aggregator)?;
     if let Some(descriptors) = descriptors
         && config.links.fit(descriptors)
@@ -140,7 +144,7 @@ fn run(mut config: ServeConfig) -> anyhow::Result<()> {
         metrics,
         status,
         server,
-        aggregator,
+        aggregator: Arc::clone(&aggregator),
         credentials: Arc::new(credentials),
         admin_tokens: Arc::new(ArcSwap::from_pointee(admin_tokens)),
         tls,
@@ -153,11 +157,27 @@ fn run(mut config: ServeConfig) -> anyhow::Result<()> {
     let ended = runtime.block_on(listen_and_serve(prepared, poller, proposer));
     // Git may be at work for a look or a proposal; nobody waits for it.
     runtime.shutdown_background();
+    aggregator.close();
     for temporary in temporaries {
         // It may be gone already, or git may still write there: best effort.
         let _ = std::fs::remove_dir_all(temporary);
     }
     ended
+}
+
+/// What the flags make of evidence.
+fn evidence(config: &ServeConfig) -> aggregate::Settings {
+    let EvidenceConfig { store, expect_replicas, grace, forget } = &config.evidence;
+    let millis = |span: &Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+    let unnamed = aggregate::Settings::default();
+    aggregate::Settings {
+        replica: config.instance_label.as_deref().map_or(unnamed.replica, Into::into),
+        expect_replicas: expect_replicas.get(),
+        grace_ms: millis(grace),
+        forget_ms: millis(forget),
+        store: store.clone(),
+        incarnation: unnamed.incarnation,
+    }
 }
 
 /// A poller whose heads go to the server.
@@ -259,6 +279,7 @@ async fn listen_and_serve(
     if let Some(proposer) = proposer {
         tokio::spawn(proposer.run());
     }
+    tokio::spawn(Arc::clone(&prepared.aggregator).run(*clock));
     watch_files(&prepared);
 
     let stop = async move {

@@ -8,8 +8,8 @@ use std::time::Duration;
 use clap::{ArgGroup, Args, ValueEnum};
 
 use super::value;
-use crate::config::{self, AdminConfig, DrainConfig, LinkConfig, Place, ServeConfig};
-use crate::config::{SourceConfig, TlsConfig};
+use crate::config::{self, AdminConfig, DrainConfig, EvidenceConfig, LinkConfig, Place};
+use crate::config::{ServeConfig, SourceConfig, TlsConfig};
 use crate::propose::config::{Author, ForgeConfig, ForgeKind, ProposeConfig};
 
 /// Flags of `gateway serve`; each can also be set by its environment variable.
@@ -173,7 +173,7 @@ pub struct ServeArgs {
 
     /// Propose what verdicts say as branches of --repo: one commit each, for people to merge.
     #[arg(long, env = "TIDEGATE_PROPOSE", help_heading = PROPOSALS)]
-    #[arg(requires_all = ["repo", "catalogue", "propose_as"])]
+    #[arg(requires_all = ["repo", "catalogue", "propose_as", "expect_replicas"])]
     pub propose: bool,
 
     /// Author and committer of these commits, 'Name <mail@example.com>'.
@@ -206,6 +206,28 @@ pub struct ServeArgs {
     #[arg(requires = "forge")]
     pub forge_token_file: Option<PathBuf>,
 
+    /// Keep failures, brakes and who took a candidate in this file over restarts [default: they die
+    /// with the process].
+    #[arg(long, value_name = "FILE", env = "TIDEGATE_STORE", help_heading = EVIDENCE)]
+    pub store: Option<PathBuf>,
+
+    /// Replicas that must report on a Rollout before a verdict is whole: the least number that run,
+    /// such as an autoscaler's minimum [default: 1].
+    #[arg(long, value_name = "N", env = "TIDEGATE_EXPECT_REPLICAS", help_heading = EVIDENCE)]
+    pub expect_replicas: Option<NonZeroU32>,
+
+    /// What the collectors of a drained or vanished replica get on top of dark_after before their
+    /// silence counts; also how much longer evidence gathers after a start.
+    #[arg(long, value_name = "DURATION", env = "TIDEGATE_EVIDENCE_GRACE", help_heading = EVIDENCE)]
+    #[arg(value_parser = value::duration, allow_hyphen_values = true, default_value = "1m")]
+    pub evidence_grace: Duration,
+
+    /// After this long, the collectors of a replica that vanished and was not replaced count no
+    /// more, so that nothing waits for ever.
+    #[arg(long, value_name = "DURATION", env = "TIDEGATE_FORGET_REPLICA", help_heading = EVIDENCE)]
+    #[arg(value_parser = value::interval, allow_hyphen_values = true, default_value = "1h")]
+    pub forget_replica: Duration,
+
     /// Worker threads [default: one per core].
     #[arg(long, value_name = "N", env = "TIDEGATE_WORKERS", help_heading = PROCESS)]
     pub workers: Option<NonZeroUsize>,
@@ -227,6 +249,7 @@ const LINKS: &str = "Collectors";
 const SECURITY: &str = "Who may connect";
 const ADMIN: &str = "Operators";
 const PROPOSALS: &str = "Proposals";
+const EVIDENCE: &str = "Evidence";
 const PROCESS: &str = "Process";
 
 /// Form of the log on stderr.
@@ -337,6 +360,12 @@ impl ServeArgs {
                 token_file: self.admin_token_file,
                 hosts: self.admin_host,
             },
+            evidence: EvidenceConfig {
+                store: self.store,
+                expect_replicas: self.expect_replicas.unwrap_or(config::EXPECT_REPLICAS),
+                grace: self.evidence_grace,
+                forget: self.forget_replica,
+            },
             workers: self.workers,
             propose,
         })
@@ -350,6 +379,10 @@ impl ServeArgs {
             return Ok(None);
         };
         let usage = |flag, why| ConfigError::Usage { flag, why };
+        if self.expect_replicas.is_some_and(|expected| expected.get() > 1) {
+            let why = "evidence is gathered in one process, so --propose takes 1".to_owned();
+            return Err(usage("--expect-replicas", why));
+        }
         let catalogue = crate::source::git::check_folder(catalogue)
             .ok()
             .filter(|path| !path.is_empty())
@@ -472,6 +505,7 @@ mod tests {
         assert_eq!(config.source.interval, Duration::from_secs(2));
         let drain = DrainConfig { delay: Duration::from_secs(5), over: Duration::from_secs(30) };
         assert_eq!(config.drain, drain);
+        assert_eq!(config.evidence, EvidenceConfig::default());
     }
 
     #[test]
@@ -483,16 +517,18 @@ mod tests {
             arguments.resolve().map(|config| config.propose).map_err(|error| error.to_string())
         };
         let all = "--propose --repo https://github.com/a/b.git --catalogue ./c.json \
-                   --propose-as X<x@y>";
+                   --propose-as X<x@y> --expect-replicas 1";
         let words: Vec<&str> = all.split_whitespace().collect();
         let config = parse(&words).unwrap().unwrap();
         assert_eq!((&*config.catalogue, &config.forge), ("c.json", &None));
-        for missing in ["--repo", "--catalogue", "--propose-as"] {
+        for missing in ["--repo", "--catalogue", "--propose-as", "--expect-replicas"] {
             let at = words.iter().position(|word| *word == missing).unwrap();
             let without = [&words[..at], &words[at + 2..]].concat();
             assert_eq!(parse(&without), Err("parse".to_owned()), "{missing}");
         }
         assert_eq!(parse(&words[1..]).unwrap(), None, "not asked for");
+        let many = [&words[..words.len() - 1], &["2"]].concat();
+        assert!(parse(&many).unwrap_err().starts_with("--expect-replicas: "));
         let with = |more: &[&'static str]| parse(&[&words[..], more].concat());
         let forge = with(&["--forge", "github", "--forge-token-file", "t"]).unwrap().unwrap().forge;
         assert_eq!(forge.unwrap().api, "https://api.github.com");
