@@ -1,0 +1,54 @@
+//! How many changes the aggregator takes in, with half a million members known.
+
+use std::hint::black_box;
+
+use benches::evidence::{identity, now, observe, observe_change, snapshot};
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use gateway::aggregate::{Aggregator, Settings};
+use gateway::metrics::Metrics;
+use render::rollout::evidence::{Conn, Reading, Record, error_id};
+
+const MEMBERS: u32 = 500_000;
+
+fn changes(criterion: &mut Criterion) {
+    let aggregator = Aggregator::in_memory(Settings::default(), Metrics::leak(), now(0));
+    let cells = aggregator.handle_head(now(0), &snapshot(), "c1");
+    let cell = &cells[0];
+    for number in 0..MEMBERS {
+        observe(&aggregator, cell, number, now(1));
+    }
+    let mut group = criterion.benchmark_group("evidence");
+    group.throughput(Throughput::Elements(1));
+
+    let mut number = 0_u32;
+    group.bench_function("observe_mixed", |bencher| {
+        bencher.iter(|| {
+            // Strides over all members, so that caches help as little as they do in earnest.
+            number = (number + 7_919) % MEMBERS;
+            let session = aggregator.begin_session(now(2));
+            let stamp = session.stamp(aggregator.next_n());
+            let mut change = Record { heard_ms: aggregator.now_ms(now(2)), ..Record::default() };
+            match number % 8 {
+                0 => change.conn = Some((session, Conn::Open)),
+                1 => change.arm = Some((stamp, Reading::Taking)),
+                2 => change.applied = Some(stamp),
+                3 if number % 64 == 3 => change.failed = Some((stamp, error_id("cannot bind"))),
+                _ => change.arm = Some((stamp, Reading::To)),
+            }
+            observe_change(cell, number, &change, now(2));
+        });
+    });
+    group.bench_function("failed", |bencher| {
+        bencher.iter(|| {
+            number = (number + 7_919) % MEMBERS;
+            black_box(cell.failed(identity(number)))
+        });
+    });
+    group.bench_function("handle_timeout", |bencher| {
+        bencher.iter(|| aggregator.handle_timeout(now(3)));
+    });
+    group.finish();
+}
+
+criterion_group!(benches, changes);
+criterion_main!(benches);
