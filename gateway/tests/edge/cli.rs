@@ -112,7 +112,8 @@ fn every_flag_of_serve_is_documented_and_has_its_variable() {
             || help.contains("[default: ")
             || ["estate", "repo", "snapshot"].contains(&long)
             || long.ends_with("-file")
-            || ["tls-cert", "tls-key", "client-ca", "admin-host"].contains(&long);
+            || ["tls-cert", "tls-key", "client-ca", "admin-host", "propose-as", "catalogue"]
+                .contains(&long);
         assert!(help.len() > 20 && (!takes_value || tells_default), "--{long}: {help}");
     }
 }
