@@ -168,7 +168,7 @@ fn request(headers: &str, length: usize) -> String {
     )
 }
 
-async fn post(raw: &mut Raw, headers: &str, body: &[u8]) -> (u16, String, Vec<u8>) {
+pub(crate) async fn post(raw: &mut Raw, headers: &str, body: &[u8]) -> (u16, String, Vec<u8>) {
     raw.write(&[request(headers, body.len()).as_bytes(), body].concat()).await;
     raw.answer().await
 }

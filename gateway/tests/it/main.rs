@@ -8,6 +8,7 @@
 mod admission;
 mod drain;
 mod duplicate;
+mod durable;
 mod http;
 mod link;
 mod push;

@@ -1,7 +1,9 @@
 //! The server without sockets: whole heads, several links, and time as an argument.
 
+mod brake;
 mod duplicates;
 mod estate;
+mod evidence;
 mod failures;
 mod heads;
 mod listing;

@@ -49,11 +49,20 @@ impl Agent {
 
     /// Reports that it runs what it was offered.
     pub(crate) fn applied(&mut self, offer: &ServerToAgent) -> Vec<u8> {
+        self.status(offer, 1)
+    }
+
+    /// Reports that what it was offered does not work.
+    pub(crate) fn failed(&mut self, offer: &ServerToAgent) -> Vec<u8> {
+        self.status(offer, 3)
+    }
+
+    fn status(&mut self, offer: &ServerToAgent, status: i32) -> Vec<u8> {
         let hash = offer.remote_config.as_ref().unwrap().config_hash.clone();
         self.message(AgentToServer {
             remote_config_status: Some(RemoteConfigStatus {
                 last_remote_config_hash: hash,
-                status: 1,
+                status,
                 ..Default::default()
             }),
             ..Default::default()

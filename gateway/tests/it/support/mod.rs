@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use gateway::aggregate::Aggregator;
+use gateway::aggregate::{self, Aggregator};
 use gateway::clock::{Clock, Now, Seconds};
 use gateway::config::{DrainConfig, LinkConfig};
 use gateway::drain::Phase;
@@ -34,6 +35,7 @@ pub(crate) struct Setup {
     pub(crate) credentials: Credentials,
     pub(crate) tls: Option<Tls>,
     pub(crate) instance: Option<Box<str>>,
+    pub(crate) store: Option<PathBuf>,
 }
 
 impl Default for Setup {
@@ -44,6 +46,7 @@ impl Default for Setup {
             credentials: Credentials::OPEN,
             tls: None,
             instance: None,
+            store: None,
         }
     }
 }
@@ -72,8 +75,8 @@ impl Setup {
         let snapshot = snapshot(&estate(1));
         let clock = Clock::start();
         let (meta, settings) = (HeadMeta::default(), Settings::default());
-        let evidence = gateway::aggregate::Settings::default();
-        let aggregator = Aggregator::in_memory(evidence, metrics, clock.now());
+        let evidence = aggregate::Settings { store: self.store, ..aggregate::Settings::default() };
+        let aggregator = Aggregator::open(evidence, metrics, clock.now()).unwrap();
         let server = Server::new(snapshot, meta, metrics, settings, aggregator, clock.now());
         let server = Arc::new(server);
         let front = Arc::new(Front::new(Parts {
@@ -190,6 +193,6 @@ pub(crate) fn artefact_text(role: &str, version: u32) -> String {
     format!("x-{role}: {version}\n{}", "receivers: {otlp: {protocols: {grpc: {}}}}\n".repeat(90))
 }
 
-fn snapshot(served: &Served) -> Snapshot {
+pub(crate) fn snapshot(served: &Served) -> Snapshot {
     render::snapshot::compile(served, encode_offer).unwrap()
 }
