@@ -372,6 +372,18 @@ impl Server {
         link.session.agents_mut().for_each(|agent| teller.handle_alive(agent));
     }
 
+    /// Whether an agent of a link was sent the candidate and has not shown yet that it came.
+    pub fn awaits_arrival(&self, link: &mut LinkState) -> bool {
+        link.session.agents_mut().any(|agent| track::awaits_arrival(agent))
+    }
+
+    /// The kernel at the other end of a link has acknowledged everything that was sent on it.
+    pub fn handle_arrived(&self, link: &mut LinkState, now: Now) {
+        let head = self.head.load();
+        let teller = self.teller(&head, now, link.owner);
+        link.session.agents_mut().for_each(|agent| teller.handle_arrived(agent));
+    }
+
     /// Looks which agents of a link have fallen silent, or are heard again; `heard` is when anything
     /// came on it last. A link that ever carried several agents vouches for none of them: whoever
     /// answers its pings is not them.

@@ -202,10 +202,19 @@ impl Teller<'_> {
 
     /// Somebody is at the other end of a link: what was sent to its agents some time ago arrived.
     pub(super) fn handle_alive(&self, agent: &mut Agent<Placed>) {
+        let old = |tracked: &Tracked| tracked.has_arrived(agent, self.now.seconds);
+        if agent.placed.tracked.as_deref().is_some_and(old) {
+            self.handle_arrived(agent);
+        }
+    }
+
+    /// What was sent to an agent has arrived at its machine.
+    pub(super) fn handle_arrived(&self, agent: &mut Agent<Placed>) {
         let Some(mut tracked) = agent.placed.tracked.take() else { return };
-        if !tracked.took && tracked.has_arrived(agent, self.now.seconds) {
+        if tracked.awaits_arrival(agent) {
             tracked.took = true;
-            let first_to_ms = Some(self.aggregator.now_ms(self.now));
+            // That is when its silence begins, not the moment at which we notice.
+            let first_to_ms = Some(self.at(agent.offered_at()));
             tracked.tell(self, agent, &Record { first_to_ms, ..Record::default() }, None);
         }
         agent.placed.tracked = Some(tracked);
@@ -264,6 +273,11 @@ impl Teller<'_> {
     }
 }
 
+/// Whether the candidate was sent to an agent, and nothing tells yet that it came.
+pub(super) fn awaits_arrival(agent: &Agent<Placed>) -> bool {
+    agent.placed.tracked.as_deref().is_some_and(|tracked| tracked.awaits_arrival(agent))
+}
+
 impl Tracked {
     /// The candidate's content.
     fn to(&self) -> ContentKey {
@@ -307,6 +321,10 @@ impl Tracked {
             }
             other => other,
         }
+    }
+
+    fn awaits_arrival(&self, agent: &Agent<Placed>) -> bool {
+        !self.took && self.told.is_some() && agent.offered() == self.to()
     }
 
     /// Whether a sign of life that comes now shows that the candidate has arrived.

@@ -21,6 +21,7 @@ use proto::ws;
 use rustls::ServerConnection;
 use tokio::net::TcpStream;
 
+use super::acknowledged::is_acknowledged;
 use super::budget::Held;
 use super::outbox::Outbox;
 use super::output::{Cause, Gate};
@@ -292,6 +293,7 @@ impl Link {
         let Inner { state, wire } = &mut *inner;
         let now = at.seconds;
         let since = |then: Seconds| now.saturating_sub(then);
+        self.witness(state, wire, at);
         if wire.stage == Stage::Open && !wire.held_back {
             self.front.server.handle_silence(state, at, wire.heard);
         }
@@ -323,6 +325,14 @@ impl Link {
                     self.send(wire, ws::ping(&[]).as_ref(), None, Cause::Answer);
                 }
             }
+        }
+    }
+
+    /// Tells what arrived of the candidates that its agents were sent and said nothing about yet.
+    fn witness(&self, state: &mut LinkState, wire: &Wire, now: Now) {
+        let server = &self.front.server;
+        if wire.outbox.is_none() && server.awaits_arrival(state) && is_acknowledged(&self.io) {
+            server.handle_arrived(state, now);
         }
     }
 
@@ -394,6 +404,7 @@ impl Link {
             let mut inner = self.lock();
             let Inner { state, wire } = &mut *inner;
             self.release(wire);
+            self.witness(state, wire, self.front.clock.now());
             wire.stage = Stage::Ended;
             wire.outbox = None;
             let parting = Parting { heard: wire.heard, drained: wire.why == Closed::Drain };

@@ -3,8 +3,10 @@
 //! A [`link`] is read by [`input`], written by [`output`] (with an [`outbox`] while its socket is
 //! full) and, where it is encrypted, through [`tls`]. [`http`] holds a connection, [`exchange`] one
 //! request of it, [`encoding`] its content codings. The [`budget`] bounds what both may hold of
-//! messages that have not arrived whole, and [`glance`] finds those that have.
+//! messages that have not arrived whole, and [`glance`] finds those that have. Whether what was sent
+//! arrived says [`acknowledged`].
 
+mod acknowledged;
 pub mod budget;
 mod encoding;
 mod exchange;
