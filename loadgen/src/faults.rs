@@ -47,7 +47,8 @@ pub struct Failure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Once {
-    /// It took the offer and said nothing.
+    /// It took the offer and says nothing; it goes when it would have said APPLIED, so that its
+    /// kernel has had the time to acknowledge what came.
     Offered,
     /// It said APPLYING.
     Applying,

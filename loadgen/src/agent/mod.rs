@@ -89,6 +89,8 @@ enum End {
     Dark(Vanishing),
     /// APPLIED, and then dark.
     AppliedThenDark(Vanishing),
+    /// Dark without another word.
+    Mute(Vanishing),
 }
 
 /// A collector that nothing is heard of.
@@ -252,9 +254,15 @@ impl Agent {
     }
 
     fn finish_apply(&mut self, now: Micros) {
+        if let Running::Applying { until, end: End::Mute(how), .. } = self.running
+            && now >= until
+        {
+            self.gone = Some(Gone { how, until: None });
+            return;
+        }
         let next = match &self.running {
             Running::Applying { hash, body, until, before, end } if now >= *until => match end {
-                End::Dark(_) => return,
+                End::Dark(_) | End::Mute(_) => return,
                 End::Applied | End::AppliedThenDark(_) => {
                     if let End::AppliedThenDark(how) = end {
                         self.going = Some(*how);
@@ -293,9 +301,10 @@ impl Agent {
         self.gone = None;
         self.pending.any = true;
         if let Running::Applying { end, .. } = &mut self.running
-            && matches!(end, End::Dark(_))
+            && matches!(end, End::Dark(_) | End::Mute(_))
         {
             *end = End::Applied;
+            self.pending.status = true;
         }
     }
 
@@ -312,7 +321,8 @@ impl Agent {
         habits: &Habits,
         attributes: impl FnOnce() -> Attributes,
     ) -> Option<(Sent, Bytes)> {
-        if !self.connected || !self.pending.any || self.gone.is_some() {
+        let mute = matches!(self.running, Running::Applying { end: End::Mute(_), .. });
+        if !self.connected || !self.pending.any || mute || self.gone.is_some() {
             return None;
         }
         let pending = std::mem::take(&mut self.pending);
@@ -430,10 +440,7 @@ impl Agent {
                 (after, End::AppliedThenDark(how))
             }
             Reaction::GoDark { after, once: Once::Applying, how } => (after, End::Dark(how)),
-            Reaction::GoDark { after, once: Once::Offered, how } => {
-                self.gone = Some(Gone { how, until: None });
-                (after, End::Applied)
-            }
+            Reaction::GoDark { after, once: Once::Offered, how } => (after, End::Mute(how)),
         };
         let before = match std::mem::replace(&mut self.running, Running::First) {
             Running::Applied(applied) => Some(applied),
@@ -441,9 +448,12 @@ impl Agent {
             Running::First => None,
         };
         let (hash, until) = (hash.clone(), now.saturating_add(after));
+        let mute = matches!(end, End::Mute(_));
         self.running = Running::Applying { hash, body, until, before, end };
-        self.pending.any = true;
-        self.pending.status = true;
+        if !mute {
+            self.pending.any = true;
+            self.pending.status = true;
+        }
     }
 
     fn report_everything(&mut self) {

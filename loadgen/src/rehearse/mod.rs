@@ -132,7 +132,7 @@ pub async fn run(options: &Options) -> Result<Outcome, RehearsalError> {
             root.display()
         )));
     }
-    let beside = options.scenario.parent().unwrap_or(Path::new("."));
+    let beside = options.scenario.parent().unwrap_or_else(|| Path::new("."));
     play::play(&scenario, plan, beside, &root, options).await
 }
 
