@@ -4,17 +4,39 @@ use std::io::{Read, Write};
 use std::net::SocketAddr;
 
 use prost::Message;
-use proto::opamp::{AgentDescription, AgentToServer, AnyValue, KeyValue, ServerToAgent, any_value};
+use proto::opamp::{
+    AgentDescription, AgentToServer, AnyValue, KeyValue, RemoteConfigStatus, RemoteConfigStatuses,
+    ServerToAgent, any_value,
+};
 
 use super::http::{Answer, Request};
 
 /// First report of a collector of the Tier that selects `service.name` = `service`.
 pub(crate) fn report(uid: u8, attributes: &[(&str, &str)]) -> Vec<u8> {
+    first_report(uid, attributes).encode_to_vec()
+}
+
+/// The same with the word that the configuration of this hash FAILED on it.
+pub(crate) fn failed(uid: u8, attributes: &[(&str, &str)], hash: Vec<u8>, why: &str) -> Vec<u8> {
+    let status = RemoteConfigStatus {
+        last_remote_config_hash: hash.into(),
+        status: RemoteConfigStatuses::Failed.into(),
+        error_message: why.to_owned(),
+    };
+    let report = AgentToServer {
+        sequence_num: 1,
+        remote_config_status: Some(status),
+        ..first_report(uid, attributes)
+    };
+    report.encode_to_vec()
+}
+
+fn first_report(uid: u8, attributes: &[(&str, &str)]) -> AgentToServer {
     let pair = |(key, value): &(&str, &str)| KeyValue {
         key: (*key).to_owned(),
         value: Some(AnyValue { value: Some(any_value::Value::StringValue((*value).to_owned())) }),
     };
-    let message = AgentToServer {
+    AgentToServer {
         instance_uid: vec![uid; 16].into(),
         capabilities: 0x1 | 0x2 | 0x1000,
         agent_description: Some(AgentDescription {
@@ -22,8 +44,7 @@ pub(crate) fn report(uid: u8, attributes: &[(&str, &str)]) -> Vec<u8> {
             ..Default::default()
         }),
         ..Default::default()
-    };
-    message.encode_to_vec()
+    }
 }
 
 pub(crate) fn request(body: Vec<u8>) -> Request {
