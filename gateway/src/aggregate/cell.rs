@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use proto::ids::InstanceUid;
 use render::rollout::evidence::{EvidenceKey, Identity, Millis, Record, scrub};
 use render::rollout::verdict::Tally;
 use render::snapshot::Arm;
 
 use super::context::Context;
-use super::judge::State;
+use super::judge::{Convergence, State};
 use super::packed;
 use super::shard::{Change, Effect, Member, Shard, Text};
 use super::store::writer::Written;
@@ -43,6 +43,8 @@ pub struct Cell {
     context: ArcSwap<Context>,
     shards: Box<[Mutex<Option<Box<Shard>>>]>,
     state: Mutex<State>,
+    /// `None` while it is not in head.
+    convergence: ArcSwapOption<Convergence>,
 }
 
 /// Who is observed, for people to read. Texts are the peer's.
@@ -84,6 +86,7 @@ impl Cell {
             context: ArcSwap::from_pointee(context),
             shards: std::iter::repeat_with(Mutex::default).take(SHARDS).collect(),
             state: Mutex::new(State::new(row)),
+            convergence: ArcSwapOption::empty(),
         }
     }
 
@@ -167,8 +170,7 @@ impl Cell {
 
     /// A collector runs what it was last offered, `took_ms` after a head first wanted that.
     pub fn converged(&self, took_ms: Millis, arm: Arm) {
-        let state = self.state();
-        if let Some(convergence) = &state.convergence {
+        if let Some(convergence) = &*self.convergence.load() {
             convergence.get(arm).record(Duration::from_millis(took_ms));
         }
     }
@@ -217,6 +219,10 @@ impl Cell {
 
     pub(super) fn set_braked(&self, braked: bool) {
         self.braked.store(braked, Ordering::Relaxed);
+    }
+
+    pub(super) fn set_convergence(&self, convergence: Option<Convergence>) {
+        self.convergence.store(convergence.map(Arc::new));
     }
 
     pub(super) fn context(&self) -> Arc<Context> {

@@ -16,7 +16,7 @@ use super::Shared;
 use super::cell::Cell;
 use super::context::Context;
 use super::judge::{Convergence, Facts};
-use super::replicas::{Owners, Replicas};
+use super::replicas::{Owners, REPLICAS_MAX, Replicas};
 use super::sights::{Look, look};
 use super::store::{CellRow, Kind, Loaded, ProcessRow, Sight, row_key};
 
@@ -47,7 +47,16 @@ impl Judging {
         let settings = &shared.settings;
         let now_ms = shared.evidence_since_ms;
         let mut replicas = Replicas::new(now_ms, settings.expect_replicas, settings.forget_ms);
-        for (incarnation, process) in &loaded.processes {
+        let mut processes = loaded.processes;
+        while processes.len() > REPLICAS_MAX {
+            let oldest = processes.iter().min_by_key(|(_, process)| process.heard_ms);
+            let Some(oldest) = oldest.map(|(incarnation, _)| *incarnation) else { break };
+            processes.remove(&oldest);
+            if let Some(store) = &shared.store {
+                store.drop_row(row_key(Kind::Process, oldest, ""));
+            }
+        }
+        for (incarnation, process) in &processes {
             if *incarnation != settings.incarnation {
                 replicas.predecessor(*incarnation, &process.name, process.heard_ms);
             }
@@ -60,7 +69,7 @@ impl Judging {
             sights: loaded.sights,
             replicas,
             owners,
-            processes: loaded.processes,
+            processes,
             noted_ms: 0,
             next_number: loaded.cells.keys().max().map_or(0, |newest| newest + 1),
         };
@@ -311,10 +320,9 @@ impl Judging {
             cell.write_row(&state, false);
         }
         let series = &shared.metrics.rollout_convergence;
-        state.convergence.get_or_insert_with(|| Convergence {
-            to: series.cell(&[&rollout.id, "to"]),
-            from: series.cell(&[&rollout.id, "from"]),
-        });
+        let to = series.cell(&[&rollout.id, "to"]);
+        let from = series.cell(&[&rollout.id, "from"]);
+        cell.set_convergence(Some(Convergence { to, from }));
         state.facts = Some(facts);
         let braked = state.brake().is_some() || state.awaits_verdict;
         cell.set_braked(braked);
@@ -330,6 +338,7 @@ impl Judging {
             if state.row.left_ms.is_none() {
                 state.row.left_ms = Some(now_ms);
                 state.retire();
+                cell.set_convergence(None);
                 cell.write_row(&state, false);
                 drop(state);
                 cell.drop_idle();

@@ -26,7 +26,6 @@ pub(super) struct State {
     pub(super) facts: Option<Facts>,
     /// The `halt` block was edited, and nothing was judged by it yet.
     pub(super) awaits_verdict: bool,
-    pub(super) convergence: Option<Convergence>,
     report: Option<Arc<RolloutReport>>,
     listed: Listed,
 }
@@ -72,14 +71,7 @@ struct Listed {
 
 impl State {
     pub(super) fn new(row: CellRow) -> Self {
-        Self {
-            row,
-            facts: None,
-            awaits_verdict: false,
-            convergence: None,
-            report: None,
-            listed: Listed::default(),
-        }
+        Self { row, facts: None, awaits_verdict: false, report: None, listed: Listed::default() }
     }
 
     /// The brake in force, for the `halt` block that is in head.
@@ -90,7 +82,6 @@ impl State {
     /// It has left head.
     pub(super) fn retire(&mut self) {
         self.facts = None;
-        self.convergence = None;
         self.report = None;
         self.listed = Listed::default();
     }

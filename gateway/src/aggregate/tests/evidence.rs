@@ -168,7 +168,7 @@ fn changes_tell_of_content_and_not_of_time() {
 }
 
 /// What a bundle is checked for must hold of every report.
-fn verified(report: &RolloutReport) {
+pub(super) fn verified(report: &RolloutReport) {
     use render::rollout::bundle::{Bundle, verify};
     let bundle = Bundle::of(report).and_then(|bundle| bundle.to_canonical_json()).unwrap();
     let verified = verify(&bundle).unwrap();

@@ -28,6 +28,8 @@ enum Step {
     Bye(bool),
     /// Another stage.
     Stage(u32),
+    /// The process ends, and another one finds what it left.
+    Restart,
 }
 
 #[derive(Clone, Debug)]
@@ -112,6 +114,109 @@ impl Model {
     }
 }
 
+/// A scene, the model of it, and a clock.
+struct Play {
+    scene: Scene,
+    model: Model,
+    head: Head,
+    seconds: u32,
+    file: Option<std::path::PathBuf>,
+    incarnation: u32,
+}
+
+impl Play {
+    fn new(file: Option<std::path::PathBuf>) -> Self {
+        let model = Model { records: BTreeMap::new(), stage: 0 };
+        let scene = Self::open(file.as_deref(), 7, 100);
+        let mut play = Self { scene, model, head: Head::new(), seconds: 100, file, incarnation: 7 };
+        play.scene.head(100, &play.head);
+        play
+    }
+
+    fn open(file: Option<&std::path::Path>, incarnation: u32, seconds: u32) -> Scene {
+        let store = file.map(Into::into);
+        let settings = Settings { store, incarnation, ..settings() };
+        let aggregator = Aggregator::open(settings, Metrics::leak(), at(seconds)).unwrap();
+        Scene { aggregator, cell: None }
+    }
+
+    fn play(&mut self, step: Step) {
+        let seconds = self.seconds;
+        match step {
+            Step::Observe { collector, replica, ago, n, what } => {
+                let replica = if replica == 0 { self.incarnation } else { 8 };
+                self.observe(collector, replica, ago, n, &what);
+            }
+            Step::Wait(more) => self.seconds += more,
+            Step::Hello => self.scene.aggregator.replica_hello(at(seconds), 8, "other"),
+            Step::Bye(said) => self.scene.aggregator.replica_bye(at(seconds), 8, said),
+            Step::Stage(stage) => {
+                self.model.stage = stage;
+                self.head = Head::new().with(|rollout| rollout.stage = stage);
+                self.scene.head(seconds, &self.head);
+            }
+            Step::Restart => {
+                if self.file.is_none() {
+                    return;
+                }
+                self.scene.aggregator.close();
+                self.scene.cell = None;
+                self.incarnation += 10;
+                self.seconds += 1;
+                // The old one lets go of the file before the new one takes it.
+                self.scene = Scene {
+                    aggregator: Aggregator::in_memory(settings(), Metrics::leak(), at(seconds)),
+                    cell: None,
+                };
+                self.scene = Self::open(self.file.as_deref(), self.incarnation, self.seconds);
+                self.scene.head(self.seconds, &self.head);
+                self.model.records.retain(|_, record| !record.is_idle());
+            }
+        }
+    }
+
+    fn observe(&mut self, collector: u32, incarnation: u32, ago: u64, n: u64, what: &What) {
+        let now_ms = self.scene.aggregator.now_ms(at(self.seconds));
+        let session = Session { epoch_ms: now_ms - ago * 1_000, incarnation, n };
+        let stamp: Stamp = session.stamp(n + 1);
+        let (foreign, healthy) = (what.foreign, Some(n % 2 == 0));
+        let change = Record {
+            failed: what.failed.then(|| (stamp, error_id("e"))),
+            applied: what.applied.then_some(stamp),
+            arm: what.arm.map(|arm| (stamp, arm)),
+            conn: what.conn.map(|conn| (session, conn)),
+            observed: what.seat.map(|seat| (stamp, Observed { seat, foreign, healthy })),
+            heard_ms: if what.heard { now_ms } else { 0 },
+            first_to_ms: what.took.then_some(now_ms),
+            tries: (n % 3) as u8,
+        };
+        // One uid each, so that no record depends on how many are live.
+        let mut uid = [1; 16];
+        uid[..4].copy_from_slice(&collector.to_le_bytes());
+        let about =
+            About { uid: InstanceUid(uid), label: "", version: "", error: "", no_bucket: false };
+        self.scene.cell().observe(at(self.seconds), identity(collector), &change, about);
+        self.model.records.entry(identity(collector)).or_default().merge(&change);
+    }
+
+    fn check(&mut self) -> Result<(), TestCaseError> {
+        self.scene.aggregator.handle_timeout(at(self.seconds));
+        let now_ms = self.scene.aggregator.now_ms(at(self.seconds));
+        let cell = self.scene.cell();
+        prop_assert_eq!(cell.tally(), self.model.tally(cell, now_ms));
+        for (identity, record) in &self.model.records {
+            match cell.record(*identity) {
+                Some(known) => prop_assert_eq!(known, *record),
+                None => prop_assert!(record.is_idle(), "{:?} was dropped", record),
+            }
+        }
+        // What was dropped begins anew.
+        self.model.records.retain(|identity, _| cell.record(*identity).is_some());
+        prop_assert_eq!(cell.len(), self.model.records.len());
+        Ok(())
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
 
@@ -119,62 +224,12 @@ proptest! {
     fn counters_are_what_classifying_everybody_would_count(
         steps in prop::collection::vec(step(), 1..120)
     ) {
-        let mut scene = Scene::new(&Head::new());
-        let mut model = Model { records: BTreeMap::new(), stage: 0 };
-        let mut seconds = 100;
+        let mut play = Play::new(None);
         for step in steps {
-            match step {
-                Step::Observe { collector, replica, ago, n, what } => {
-                    let now_ms = scene.aggregator.now_ms(at(seconds));
-                    let incarnation = 7 + replica;
-                    let session = Session { epoch_ms: now_ms - ago * 1_000, incarnation, n };
-                    let stamp: Stamp = session.stamp(n + 1);
-                    let healthy = Some(n % 2 == 0);
-                    let change = Record {
-                        failed: what.failed.then(|| (stamp, error_id("e"))),
-                        applied: what.applied.then_some(stamp),
-                        arm: what.arm.map(|arm| (stamp, arm)),
-                        conn: what.conn.map(|conn| (session, conn)),
-                        observed: what.seat.map(|seat| {
-                            (stamp, Observed { seat, foreign: what.foreign, healthy })
-                        }),
-                        heard_ms: if what.heard { now_ms } else { 0 },
-                        first_to_ms: what.took.then_some(now_ms),
-                        tries: (n % 3) as u8,
-                    };
-                    // One uid each, so that no record depends on how many are live.
-                    let mut uid = [1; 16];
-                    uid[..4].copy_from_slice(&collector.to_le_bytes());
-                    let about = About {
-                        uid: InstanceUid(uid),
-                        label: "",
-                        version: "",
-                        error: "",
-                        no_bucket: false,
-                    };
-                    scene.cell().observe(at(seconds), identity(collector), &change, about);
-                    model.records.entry(identity(collector)).or_default().merge(&change);
-                }
-                Step::Wait(more) => seconds += more,
-                Step::Hello => scene.aggregator.replica_hello(at(seconds), 8, "other"),
-                Step::Bye(said) => scene.aggregator.replica_bye(at(seconds), 8, said),
-                Step::Stage(stage) => {
-                    model.stage = stage;
-                    scene.head(seconds, &Head::new().with(|rollout| rollout.stage = stage));
-                }
-            }
-            scene.aggregator.handle_timeout(at(seconds));
-            let now_ms = scene.aggregator.now_ms(at(seconds));
-            prop_assert_eq!(scene.cell().tally(), model.tally(scene.cell(), now_ms));
-            for (identity, record) in &model.records {
-                match scene.cell().record(*identity) {
-                    Some(known) => prop_assert_eq!(known, *record),
-                    None => prop_assert!(record.is_idle(), "{:?} was dropped", record),
-                }
-            }
-            // What was dropped begins anew.
-            model.records.retain(|identity, _| scene.cell().record(*identity).is_some());
+            play.play(step);
+            play.check()?;
         }
+        super::evidence::verified(&play.scene.aggregator.reports()[ROLLOUT]);
     }
 
     #[test]
@@ -212,5 +267,22 @@ proptest! {
         prop_assert_eq!(slot.record(&known), record);
         prop_assert_eq!(decode(&encode(&record, no_bucket)), Some((record, no_bucket)));
         prop_assert_eq!(decode(&encode(&record, no_bucket)[1..]), None);
+    }
+}
+
+proptest! {
+    // Each waits for a disk.
+    #![proptest_config(ProptestConfig { cases: 12, ..ProptestConfig::default() })]
+
+    #[test]
+    fn whoever_is_worth_keeping_outlives_the_process(
+        steps in prop::collection::vec(prop_oneof![5 => step(), 1 => Just(Step::Restart)], 1..60)
+    ) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut play = Play::new(Some(folder.path().join("evidence.redb")));
+        for step in steps {
+            play.play(step);
+            play.check()?;
+        }
     }
 }
