@@ -71,6 +71,19 @@ fn an_address_that_cannot_be_listened_on_ends_it() {
 }
 
 #[test]
+fn a_store_belongs_to_one_process() {
+    let (estate, dir) = (Estate::new(), tempfile::tempdir().unwrap());
+    let estate = estate.path().to_str().unwrap();
+    let file = dir.path().join("evidence.redb");
+    let file = file.to_str().unwrap();
+    let first = Gateway::serve(&["--estate", estate, "--store", file]);
+    let serve = |file| ["serve", "--estate", estate, "--store", file];
+    check(&serve(file), 1, &format!("cannot use --store {file}: another process has it open"));
+    check(&serve("/nonexistent/evidence.redb"), 1, "there is no folder /nonexistent");
+    drop(first);
+}
+
+#[test]
 fn what_is_no_estate_is_named() {
     let dir = tempfile::tempdir().unwrap();
     let name = dir.path().to_str().unwrap();
