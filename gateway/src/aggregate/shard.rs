@@ -51,6 +51,7 @@ type Rivals = SmallVec<[(Session, u32); 2]>;
 pub(super) struct Shard {
     context: Arc<Context>,
     index: HashTable<u32>,
+    #[expect(clippy::vec_box, reason = "growing must not move, nor hold twice, what is there")]
     chunks: Vec<Box<Chunk>>,
     /// Slots that were ever in use.
     used: u32,

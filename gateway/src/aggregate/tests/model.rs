@@ -179,7 +179,7 @@ impl Play {
         let now_ms = self.scene.aggregator.now_ms(at(self.seconds));
         let session = Session { epoch_ms: now_ms - ago * 1_000, incarnation, n };
         let stamp: Stamp = session.stamp(n + 1);
-        let (foreign, healthy) = (what.foreign, Some(n % 2 == 0));
+        let (foreign, healthy) = (what.foreign, Some(n.is_multiple_of(2)));
         let change = Record {
             failed: what.failed.then(|| (stamp, error_id("e"))),
             applied: what.applied.then_some(stamp),
@@ -229,7 +229,7 @@ proptest! {
             play.play(step);
             play.check()?;
         }
-        super::evidence::verified(&play.scene.aggregator.reports()[ROLLOUT]);
+        evidence::verified(&play.scene.aggregator.reports()[ROLLOUT]);
     }
 
     #[test]
