@@ -51,6 +51,9 @@ struct Queue {
     asked: u64,
     tick: Option<Millis>,
     closing: bool,
+    /// The thread ends as if the process had been killed.
+    #[cfg(test)]
+    killed: bool,
 }
 
 /// The handle of the writer.
@@ -154,6 +157,15 @@ impl Store {
         self.ready.notify_one();
     }
 
+    /// Ends the thread without another byte, and without closing the file.
+    #[cfg(test)]
+    pub(in crate::aggregate) fn kill(&self) {
+        let mut queue = lock(&self.queue);
+        (queue.killed, queue.closing) = (true, true);
+        drop(queue);
+        self.ready.notify_one();
+    }
+
     /// Waits for the commit that holds what the ticket was given for.
     pub(in crate::aggregate) async fn committed(&self, Ticket(ticket): Ticket) -> Durable {
         let mut progress = self.progress.subscribe();
@@ -219,6 +231,11 @@ impl Writer {
     fn run(&mut self) {
         loop {
             let work = self.store.wait();
+            #[cfg(test)]
+            if work.killed {
+                std::mem::forget(self.database.take());
+                return;
+            }
             let (tick, closing) = (work.tick, work.closing);
             self.take(work.rows);
             self.urgent.extend(work.urgent);

@@ -36,7 +36,9 @@ fn what_was_acknowledged_survives_a_kill() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("evidence.redb");
     let scene = eventful(&file);
-    // The bytes as they are on the disk while the process still runs.
+    // What was being written ends, and nothing follows. The file stays open, and locked.
+    scene.aggregator.shared.store.as_ref().unwrap().kill();
+    scene.aggregator.writer.lock().unwrap().take().unwrap().join().unwrap();
     let killed = folder.path().join("killed.redb");
     std::fs::copy(&file, &killed).unwrap();
 
