@@ -174,7 +174,8 @@ impl Repo {
         for commit in fields.chunks_exact(3) {
             let [author, committer, message] = commit else { continue };
             let key = Key::from_message(message);
-            let ours = author.trim_start() == us && *committer == us && key.is_some();
+            let signed = author.trim_start() == us && *committer == us;
+            let ours = signed && Key::is_in_message(message);
             seen.merged = false;
             if ours {
                 seen.key = seen.key.or(key);

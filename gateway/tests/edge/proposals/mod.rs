@@ -452,6 +452,23 @@ fn a_branch_that_somebody_made_under_our_name_is_left_alone() {
 }
 
 #[test]
+fn a_proposal_of_another_version_is_ours_and_spent() {
+    let remote = demo_in("");
+    let head = remote.head();
+    let us = author();
+    let (name, mail) = (format!("user.name={}", us.name), format!("user.email={}", us.mail));
+    let message = "Advance\n\nTidegate-Key: v2 whatever";
+    let tree = "HEAD^{tree}";
+    let arguments = ["-c", &name, "-c", &mail, "commit-tree", "-p", &head, "-m", message, tree];
+    let made = git(&remote.work(), &arguments);
+    let refspec = format!("{}:refs/heads/{ADVANCE}", made.trim());
+    git(&remote.work(), &["push", "--quiet", "origin", &refspec]);
+    let mut worker = worker(&remote);
+    let (outcome, commit) = done(&mut worker, report(&remote, 1, verdict::Kind::Advance));
+    assert_eq!((outcome, tip(&remote, ADVANCE)), (Outcome::Pushed, Some(commit)));
+}
+
+#[test]
 fn it_is_built_on_what_was_judged_and_not_on_what_came_since() {
     let remote = demo_in("");
     let judged = report(&remote, 1, verdict::Kind::Advance);

@@ -40,8 +40,13 @@ impl Key {
 
     /// Out of a commit message: its last line must be the trailer.
     pub fn from_message(message: &str) -> Option<Self> {
-        let last = message.trim_end().lines().next_back()?;
-        Self::parse(last.strip_prefix(TRAILER)?.strip_prefix(": ")?)
+        Self::parse(trailer(message)?)
+    }
+
+    /// Whether the message's last line is the trailer, readable or not: another version may write
+    /// other keys.
+    pub fn is_in_message(message: &str) -> bool {
+        trailer(message).is_some()
     }
 
     /// Reads what [`Key`] displays as.
@@ -58,6 +63,10 @@ impl Key {
         let whole = words.next().is_none();
         whole.then_some(Self { kind, rollout, stage, candidate, origin, since_ms })
     }
+}
+
+fn trailer(message: &str) -> Option<&str> {
+    message.trim_end().lines().next_back()?.strip_prefix(TRAILER)?.strip_prefix(": ")
 }
 
 impl fmt::Display for Key {
@@ -96,6 +105,7 @@ mod tests {
         let unknown = Key { origin: None, since_ms: None, ..key() };
         for key in [key(), unknown] {
             let message = format!("Title\n\nBody\n{TRAILER}: forged\n\n{TRAILER}: {key}\n\n");
+            assert!(Key::is_in_message(&message));
             assert_eq!(Key::from_message(&message), Some(key));
         }
     }
@@ -113,6 +123,13 @@ mod tests {
         ] {
             assert_eq!(Key::from_message(&message), None, "{message:?}");
         }
+    }
+
+    #[test]
+    fn a_key_of_another_version_is_a_trailer_all_the_same() {
+        assert!(Key::is_in_message(&format!("Title\n\n{TRAILER}: v2 whatever\n")));
+        assert!(!Key::is_in_message(&format!("Title\n\n{TRAILER}: x\n\nSigned-off-by: y\n")));
+        assert!(!Key::is_in_message(""));
     }
 
     #[test]
