@@ -96,7 +96,9 @@ pub fn text<'r>(rows: impl Iterator<Item = &'r Row>, style: Style) -> String {
 
 fn cells(row: &Row) -> Vec<String> {
     let mut cells = vec![
-        row.verdict.as_ref().map_or("· new".into(), |one| Style::default().verdict(one.kind)),
+        row.verdict
+            .as_ref()
+            .map_or_else(|| "· new".into(), |one| Style::default().verdict(one.kind)),
         clean(&row.id).into_owned(),
         clean(&row.tier).into_owned(),
         format!("{}/{}", u64::from(row.stage) + 1, row.stages.len()),

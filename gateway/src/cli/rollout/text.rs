@@ -77,17 +77,12 @@ fn facts(report: &RolloutReport, now_ms: u64) -> String {
     };
     rows.push(("began", format!("{} ({told})", ago(times.stage_since_ms))));
     let halted = verdict.failed.saturating_add(verdict.dark);
-    let at =
-        if verdict.aborts_at == 0 { String::new() } else { format!("{}, ", verdict.aborts_at) };
-    rows.push((
-        "halted",
-        format!(
-            "{halted} of {} ({}), abort at {at}{} %",
-            verdict.seen,
-            percent(halted, verdict.seen),
-            terms.abort_at_percent,
-        ),
-    ));
+    let at = match verdict.aborts_at {
+        0 => format!("{} %", terms.abort_at_percent),
+        count => format!("{count} ({} %)", terms.abort_at_percent),
+    };
+    let (seen, share) = (verdict.seen, percent(halted, verdict.seen));
+    rows.push(("halted", format!("{halted} of {seen} ({share}), abort at {at}")));
     if let Some(since) = report.braked_since_ms {
         let on = format!(
             "on for {}: nobody new is offered the candidate",
@@ -96,7 +91,7 @@ fn facts(report: &RolloutReport, now_ms: u64) -> String {
         rows.push(("brake", on));
     }
     rows.push(("replicas", replicas(report)));
-    rows.push(("proposal", report.proposal.as_ref().map_or("none".into(), proposal)));
+    rows.push(("proposal", report.proposal.as_ref().map_or_else(|| "none".into(), proposal)));
     let mut text = String::new();
     for (name, value) in rows {
         let _ = writeln!(text, "  {name:<9} {value}");
@@ -138,7 +133,8 @@ fn stages(report: &RolloutReport) -> String {
     let header = ["", "SEEN", "TO", "FROM", "OTHER", "UNKNOWN", "FAILED", "DARK"];
     let mut rows = vec![header.map(str::to_owned).to_vec()];
     let row = |name: String, cells: [Option<u64>; 7]| {
-        let cells = cells.map(|cell| cell.map_or("-".to_owned(), |count| count.to_string()));
+        let cells =
+            cells.map(|cell| cell.map_or_else(|| "-".to_owned(), |count| count.to_string()));
         std::iter::once(name).chain(cells).collect::<Vec<_>>()
     };
     let counted = |counts: &Counts| {

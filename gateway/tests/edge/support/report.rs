@@ -142,7 +142,7 @@ impl Fake {
             for (nth, stream) in listener.incoming().enumerate() {
                 let Ok(mut stream) = stream else { return };
                 seen.lock().unwrap().push(head_of(&mut stream));
-                let act = acts.get(nth).or(acts.last()).cloned().unwrap();
+                let act = acts.get(nth).or_else(|| acts.last()).cloned().unwrap();
                 let (status, kind, body, hold) = match act {
                     Act::Answer(status, kind, body) => (status, kind, body, false),
                     Act::Stream(body) => (200, "text/event-stream", body, false),
