@@ -8,7 +8,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use hashbrown::HashTable;
-use hashbrown::hash_table::Entry;
 use render::rollout::evidence::{Conn, Identity, Millis, Record, Session};
 use render::rollout::verdict::Tally;
 use smallvec::SmallVec;
@@ -355,18 +354,15 @@ impl Shard {
         let seed = context.seed;
         let identity_at =
             |at: &u32| chunks[*at as usize / CHUNK].slots[*at as usize % CHUNK].identity();
-        let entry = index.entry(
-            change.hash,
-            |at| identity_at(at) == change.identity,
-            |at| seed.hash(identity_at(at)),
-        );
-        let entry = match entry {
-            Entry::Occupied(entry) => return Some((*entry.get(), false)),
-            Entry::Vacant(_) if !room => return None,
-            Entry::Vacant(entry) => entry,
-        };
+        // Not by its entry: that makes room for one more, needed or not.
+        if let Some(at) = index.find(change.hash, |at| identity_at(at) == change.identity) {
+            return Some((*at, false));
+        }
+        if !room {
+            return None;
+        }
         let at = free.pop().unwrap_or(*used);
-        entry.insert(at);
+        index.insert_unique(change.hash, at, |at| seed.hash(identity_at(at)));
         if at == *used {
             *used += 1;
             if chunks.len() * CHUNK <= at as usize {
