@@ -195,11 +195,17 @@ impl Store {
         }
     }
 
-    /// What is urgent, if anything is; leaves the rest.
-    fn take_urgent(&self) -> Option<(Vec<(u32, Identity)>, u64)> {
+    /// What is urgent, if anything is, and all rows: the brake that a FAILED caused is on the disk
+    /// with it.
+    fn take_urgent(&self) -> Option<Queue> {
         let mut queue = lock(&self.queue);
-        let urgent = std::mem::take(&mut queue.urgent);
-        (!urgent.is_empty()).then_some((urgent, queue.asked))
+        (!queue.urgent.is_empty() || queue.rows_urgent).then(|| Queue {
+            urgent: std::mem::take(&mut queue.urgent),
+            rows: std::mem::take(&mut queue.rows),
+            rows_urgent: std::mem::take(&mut queue.rows_urgent),
+            asked: queue.asked,
+            ..Queue::default()
+        })
     }
 
     fn cells(&self) -> Vec<Arc<Cell>> {
@@ -318,9 +324,10 @@ impl Writer {
     }
 
     fn write_between(&mut self) {
-        if let Some((urgent, through)) = self.store.take_urgent() {
-            self.urgent.extend(urgent);
-            self.write_urgent(through);
+        if let Some(work) = self.store.take_urgent() {
+            self.take(work.rows);
+            self.urgent.extend(work.urgent);
+            self.write_urgent(work.asked);
         }
     }
 
