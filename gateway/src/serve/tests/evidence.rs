@@ -256,14 +256,34 @@ fn an_offer_counts_as_taken_once_something_comes_after_it() {
 
     let attributes = [("tier", "one"), ("host.name", "h2")];
     let link = world.link();
+    let offered = world.now;
     world.send(link, &described(2, 0, &attributes));
     world.now += 45;
     world.on(link, |link| world.server.handle_alive(link, now(world.now)));
     let ponged = world.record(2, &attributes).expect("a record");
-    assert_eq!(ponged.first_to_ms, Some(ms(world.now)));
+    assert_eq!(ponged.first_to_ms, Some(ms(offered)), "its silence may have begun then");
     world.close(link);
     let closed = world.record(2, &attributes).expect("a record");
-    assert_eq!(closed.first_to_ms, Some(ms(world.now)));
+    assert_eq!(closed.first_to_ms, Some(ms(offered)));
+}
+
+#[test]
+fn an_offer_that_the_peers_kernel_acknowledged_was_taken() {
+    let mut world = World::new(&staged());
+    let (member, control) = (world.link(), world.link());
+    world.send(member, &described(1, 0, &MEMBER));
+    world.send(control, &described(2, 0, &CONTROL));
+    let awaits = |link| world.on(link, |link| world.server.awaits_arrival(link));
+    assert!(awaits(member));
+    assert!(!awaits(control), "it was sent the base");
+    assert_eq!(world.member().first_to_ms, None);
+    world.now = 5;
+    for link in [member, control] {
+        world.on(link, |link| world.server.handle_arrived(link, now(5)));
+    }
+    assert_eq!(world.member().first_to_ms, Some(ms(1)));
+    assert_eq!(world.record(2, &CONTROL).expect("a record").first_to_ms, None);
+    assert!(!world.on(member, |link| world.server.awaits_arrival(link)));
 }
 
 #[test]
