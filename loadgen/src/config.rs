@@ -43,6 +43,8 @@ pub struct Config {
     pub gzip: bool,
     /// Links that break are no failure as long as their collectors come back.
     pub allow_lost_links: bool,
+    /// Longest wait before another attempt to connect; a minute and a half, as opamp-go's, if absent.
+    pub reconnect_within: Option<Duration>,
 }
 
 impl Config {
@@ -64,6 +66,7 @@ impl Config {
             reply_timeout: Duration::from_secs(10),
             gzip: false,
             allow_lost_links: false,
+            reconnect_within: None,
         }
     }
 }

@@ -41,6 +41,8 @@ pub struct Failure {
     /// Afterwards the collector reports APPLIED for what it ran before, as a Supervisor with
     /// `automatic_config_rollback` does.
     pub rollback: bool,
+    /// How long it tries, in microseconds; as long as an apply takes, if absent.
+    pub after: Option<Micros>,
 }
 
 /// How far a collector gets with an offer before it goes dark.
@@ -146,7 +148,9 @@ impl Faults {
         let Some((fault, used)) = fits else { return Reaction::Apply { after } };
         *used += 1;
         match &fault.does {
-            Does::Fail(failure) => Reaction::Fail { after, failure: failure.clone() },
+            Does::Fail(failure) => {
+                Reaction::Fail { after: failure.after.unwrap_or(after), failure: failure.clone() }
+            }
             Does::GoDark(once, how) => Reaction::GoDark { after, once: *once, how: *how },
             Does::Slow(after) => Reaction::Apply { after: *after },
         }
@@ -164,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_fault_takes_the_offers_of_its_arm_as_often_as_it_says() {
-        let failure = Failure { text: "no".into(), rollback: true };
+        let failure = Failure { text: "no".into(), rollback: true, after: None };
         let profile = Profile {
             faults: vec![
                 Fault { arm: Some(Arm::Candidate), times: 2, does: Does::Fail(failure.clone()) },

@@ -182,9 +182,10 @@ impl Running {
         let clock = Clock::start();
         let head = Head::new(given.model, clock.now(), &given.plan, None);
         let heads = Heads::new(head, micros(config.head_window));
-        let shared =
+        let mut shared =
             Shared::new(clock, given.plan, heads, endpoint, config.gzip, config.reply_timeout)
                 .with_orders(given.profiles, given.orders);
+        shared.reconnect_within = config.reconnect_within;
         let shared = Arc::new(shared);
         let (stop, stopped) = watch::channel(false);
         let mut helpers = JoinSet::new();

@@ -523,11 +523,13 @@ impl Ledger {
     fn judge(&mut self, now: Micros, offer: Waiting, heads: &Heads, noted: &mut Noted) {
         let index = self.index;
         let is = |artefact: &Artefact| artefact.hash == offer.hash && artefact.bytes == offer.body;
-        let mut explained = heads.explain(offer.at, |head| is(head.expected(index)));
-        if explained.is_none() {
-            explained = heads
-                .explain(offer.at, |head| is(head.base(index)) && self.may_be_kept(head, heads));
-        }
+        let wanted = heads.explain(offer.at, |head| is(head.expected(index)));
+        let kept =
+            heads.explain(offer.at, |head| is(head.base(index)) && self.may_be_kept(head, heads));
+        let explained = match (wanted, kept) {
+            (Some(wanted), Some(kept)) if kept.0 > wanted.0 => Some(kept),
+            (wanted, kept) => wanted.or(kept),
+        };
         let Some((epoch, head)) = explained else {
             let deadline = offer.at.saturating_add(heads.window());
             if now < deadline && self.waiting.len() < WAITING_MAX {

@@ -37,6 +37,8 @@ pub(crate) struct Shared {
     orders: Vec<watch::Sender<Order>>,
     pub(crate) gzip: bool,
     pub(crate) reply_timeout: Duration,
+    /// Longest wait before another attempt to connect.
+    pub(crate) reconnect_within: Option<Duration>,
     /// By collector: what it has settled on, 0 for nothing yet.
     pub(crate) settled: Vec<AtomicU64>,
     pub(crate) live: Live,
@@ -115,6 +117,7 @@ impl Shared {
             orders: Vec::new(),
             gzip,
             reply_timeout,
+            reconnect_within: None,
             settled: (0..plan.len()).map(|_| AtomicU64::new(0)).collect(),
             plan,
             live: Live::default(),

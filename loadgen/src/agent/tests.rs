@@ -194,8 +194,11 @@ fn an_error_response_is_only_taken_note_of() {
 
 #[test]
 fn a_failed_offer_is_told_and_what_ran_before_is_applied_again() {
-    let mut pair =
-        Pair::failing(Does::Fail(Failure { text: "no such exporter".into(), rollback: true }));
+    let mut pair = Pair::failing(Does::Fail(Failure {
+        text: "no such exporter".into(),
+        rollback: true,
+        after: None,
+    }));
     pair.offer(b"h2", b"two");
     pair.next().unwrap();
     pair.advance_to(2 * SECOND);
@@ -212,7 +215,8 @@ fn a_failed_offer_is_told_and_what_ran_before_is_applied_again() {
 
 #[test]
 fn a_failed_offer_without_rollback_stays_failed() {
-    let mut pair = Pair::failing(Does::Fail(Failure { text: "no".into(), rollback: false }));
+    let mut pair =
+        Pair::failing(Does::Fail(Failure { text: "no".into(), rollback: false, after: None }));
     pair.offer(b"h2", b"two");
     pair.next().unwrap();
     pair.advance_to(2 * SECOND);

@@ -343,11 +343,11 @@ fn a_member_on_which_the_candidate_failed_is_told_the_base_and_never_the_candida
     let candidate = desk.change(0, |estate| estate.set_stage(1));
     let base = desk.expected(0);
     desk.sent(0, Sent::Full);
-    assert!(desk.offer(20 * WINDOW, &candidate).right.is_some());
-    desk.sent(20 * WINDOW, Sent::Delta);
+    assert!(desk.offer(1, &candidate).right.is_some());
+    desk.sent(2, Sent::Delta);
     desk.ledger.handle_failed(short(&candidate.hash));
     assert_eq!(desk.ledger.failed(), 0);
-    assert!(desk.offer(21 * WINDOW, &base).right.is_some());
+    assert!(desk.offer(3, &base).right.is_some(), "of this head, not of the one before");
     assert_eq!(desk.ledger.failed(), 1, "the offer was the reply");
     desk.offer(22 * WINDOW, &candidate);
     let closed = desk.close();

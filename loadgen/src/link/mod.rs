@@ -219,7 +219,10 @@ impl Seat {
         retry_after: Option<Micros>,
         stop: &mut watch::Receiver<bool>,
     ) -> bool {
-        let wait = self.backoff.handle_failure(retry_after, &mut self.rng);
+        let mut wait = self.backoff.handle_failure(retry_after, &mut self.rng);
+        if let Some(within) = self.shared.reconnect_within {
+            wait = wait.min(micros(within));
+        }
         let until = self.now().saturating_add(wait);
         tokio::select! {
             () = alarm(&self.shared, &mut self.alarm, Some(until)) => false,

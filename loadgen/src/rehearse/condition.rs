@@ -123,6 +123,11 @@ impl Condition {
         self.fact.holds(known) != self.negated
     }
 
+    /// `connected`
+    pub(crate) fn connected() -> Self {
+        Self { text: "connected".to_owned(), negated: false, fact: Fact::Connected }
+    }
+
     /// The step that it speaks of.
     pub fn step(&self) -> Option<&str> {
         match &self.fact {

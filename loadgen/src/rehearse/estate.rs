@@ -42,8 +42,33 @@ fn walk(from: &Path, to: &Path, depth: u32) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Writes the Rollout's file anew, with the bindings that it has and these stages.
-pub(crate) fn stage(root: &Path, rollout: &str, spec: &RolloutSpec) -> Result<(), Trouble> {
+/// Where a Rollout is authored.
+pub(crate) fn rollout_file(rollout: &str) -> Result<String, Trouble> {
+    match rollout.split_once('/') {
+        Some((team, name)) => Ok(format!("teams/{team}/rollouts/{name}.yaml")),
+        None => Err(Trouble::Cannot(format!("{rollout} is not team/name"))),
+    }
+}
+
+/// Takes the Rollout's file out of the estate and gives its text: as it is there, or with other
+/// stages.
+pub(crate) fn take_out(
+    root: &Path,
+    rollout: &str,
+    spec: Option<&RolloutSpec>,
+) -> Result<String, Trouble> {
+    let file = rollout_file(rollout)?;
+    let text = match spec {
+        Some(spec) => staged(root, rollout, spec)?,
+        None => fs::read_to_string(root.join(&file))
+            .map_err(|error| Trouble::Cannot(format!("{file}: {error}")))?,
+    };
+    remove(root, &file)?;
+    Ok(text)
+}
+
+/// The Rollout's file with the bindings that it has and these stages.
+fn staged(root: &Path, rollout: &str, spec: &RolloutSpec) -> Result<String, Trouble> {
     let tree = read(root)?;
     let topology = estate::load_topology(&tree).map_err(|error| cannot(&error))?;
     let found = topology.rollouts.values().find(|found| found.id.as_str() == rollout);
@@ -73,10 +98,7 @@ pub(crate) fn stage(root: &Path, rollout: &str, spec: &RolloutSpec) -> Result<()
     for cohort in &spec.cohorts {
         text.push_str(&format!("  - cohort: {cohort}\n    soak: {}\n", millis(spec.soak)));
     }
-    let Some((team, name)) = rollout.split_once('/') else {
-        return Err(Trouble::Cannot(format!("{rollout} is not team/name")));
-    };
-    write(root, &format!("teams/{team}/rollouts/{name}.yaml"), &text)
+    Ok(text)
 }
 
 fn millis(duration: Duration) -> String {

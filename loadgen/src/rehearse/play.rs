@@ -34,6 +34,10 @@ use crate::shared::Order;
 const HEAD_WINDOW: Duration = Duration::from_secs(15);
 /// How long a reply may take on a machine that is busy.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
+/// Longest wait before another attempt to connect: the gateways that matter are on this machine.
+const RECONNECT_WITHIN: Duration = Duration::from_secs(1);
+/// Longest until all collectors run what the estate says without the Rollout.
+const CONNECTED_WITHIN: Duration = Duration::from_secs(60);
 /// How often gateways look at the repository.
 const FETCH_INTERVAL: &str = "300ms";
 /// How often the stage looks around.
@@ -139,15 +143,14 @@ impl<'s> Stage<'s> {
         for (file, text) in &scenario.estate.write {
             repo::write(repo.desk(), file, text)?;
         }
-        if let Some(spec) = &scenario.stages {
-            estate::stage(repo.desk(), &scenario.rollout, spec)?;
-        }
+        // The Rollout begins once everybody is there, so that no soak passes while things start.
+        let rollout = estate::take_out(repo.desk(), &scenario.rollout, scenario.stages.as_ref())?;
         estate::render(repo.desk(), &scenario.estate.catalogue)?;
         let model = estate::model(repo.desk())?;
         plan.check_claims(&model).map_err(|error| Trouble::Cannot(error.to_string()))?;
-        let ago = u64::try_from(scenario.estate.committed.as_millis()).unwrap_or(u64::MAX);
-        let first = Signature::human(Clock::unix_ms().saturating_sub(ago));
-        repo.commit("The estate", first).await?;
+        let ago = u64::try_from(scenario.committed.as_millis()).unwrap_or(u64::MAX);
+        let past = Clock::unix_ms().saturating_sub(ago);
+        repo.commit("The estate", Signature::human(past)).await?;
         repo.push("main").await?;
 
         let log = Log::default();
@@ -174,6 +177,7 @@ impl<'s> Stage<'s> {
         config.head_window = HEAD_WINDOW;
         config.reply_timeout = REPLY_TIMEOUT;
         config.allow_lost_links = true;
+        config.reconnect_within = Some(RECONNECT_WITHIN);
         let given = Given {
             model,
             profiles: profiles(scenario, &plan)?,
@@ -187,7 +191,7 @@ impl<'s> Stage<'s> {
         let (sender, news) = mpsc::channel(NEWS_MAX);
         let (address, watched) = watch::channel(admin);
         let follower = tokio::spawn(follow(scenario.rollout.clone(), watched, sender));
-        let stage = Self {
+        let mut stage = Self {
             scenario,
             options,
             root,
@@ -210,6 +214,8 @@ impl<'s> Stage<'s> {
             last_state: String::new(),
         };
         stage.connect().await?;
+        stage.come_true(&[Condition::connected()], CONNECTED_WITHIN).await?;
+        stage.begin_rollout(&rollout, ago).await?;
         Ok(stage)
     }
 
@@ -425,7 +431,11 @@ fn profiles(scenario: &Scenario, plan: &Plan) -> Result<Vec<Arc<Profile>>, Troub
 
 fn add(profile: &mut Profile, spec: &FaultSpec) {
     let fail = spec.fail.as_ref().map(|fail| {
-        Does::Fail(Failure { text: fail.text.as_str().into(), rollback: fail.rollback })
+        Does::Fail(Failure {
+            text: fail.text.as_str().into(),
+            rollback: fail.rollback,
+            after: fail.after.map(micros),
+        })
     });
     let dark = spec.dark.as_ref().map(|dark| Does::GoDark(dark.once, dark.how));
     let slow = spec.slow.map(|slow| Does::Slow(micros(slow)));

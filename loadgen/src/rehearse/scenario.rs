@@ -28,6 +28,9 @@ pub struct Scenario {
     /// Which of each group's collectors a percentage takes.
     #[serde(default)]
     pub seed: u64,
+    /// How long ago the Rollout, and the estate before it, were committed.
+    #[serde(default, deserialize_with = "span")]
+    pub committed: Duration,
     /// What is in the repository.
     pub estate: EstateSpec,
     /// What the Rollout's file says, where it is not left as it is.
@@ -57,9 +60,6 @@ pub struct EstateSpec {
     pub path: String,
     /// The Catalogue, inside the estate.
     pub catalogue: String,
-    /// How long ago the first commit was made.
-    #[serde(default, deserialize_with = "span")]
-    pub committed: Duration,
     /// Files to begin with, in place of those of the estate or beside them.
     #[serde(default)]
     pub write: BTreeMap<String, String>,
@@ -184,6 +184,9 @@ pub struct FailSpec {
     /// Afterwards APPLIED of what ran before.
     #[serde(default)]
     pub rollback: bool,
+    /// That long after APPLYING.
+    #[serde(default, deserialize_with = "some_span")]
+    pub after: Option<Duration>,
 }
 
 /// `dark = { … }`

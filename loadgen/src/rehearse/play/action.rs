@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::repo::{Signature, edit, remove, write};
 use super::super::scenario::{Action, Change, Cut, Merge, Plant, Reach, Who};
-use super::super::{Trouble, estate};
+use super::super::{Timeline, Trouble, estate};
 use super::{Process, Stage, arguments};
 use crate::clock::{Clock, micros};
 
@@ -78,6 +78,19 @@ impl Stage<'_> {
                 Ok(None)
             }
         }
+    }
+
+    /// The commit that adds the Rollout's file, made that many milliseconds ago; the timeline begins
+    /// with it.
+    pub(super) async fn begin_rollout(&mut self, text: &str, ago: u64) -> Result<(), Trouble> {
+        let desk = self.repo.desk().to_owned();
+        write(&desk, &estate::rollout_file(&self.scenario.rollout)?, text)?;
+        estate::render(&desk, &self.scenario.estate.catalogue)?;
+        let by = Signature::human(Clock::unix_ms().saturating_sub(ago));
+        let commit = self.repo.commit("The Rollout", by).await?;
+        self.begin = self.clock.now();
+        self.timeline = Timeline::new(self.options.verbose);
+        self.publish(&commit, "the Rollout begins").await
     }
 
     async fn commit(&mut self, change: &Change, title: &str) -> Result<String, Trouble> {
