@@ -29,7 +29,7 @@ fn mistakes_are_told_with_their_place() {
         assert!(error.contains(expected), "{error}");
     };
     check("about = ", "abuot = ", "s.toml:1:1: unknown field `abuot`");
-    check("soak = \"2s\"", "soak = \"soon\"", "\"soon\" is not a duration");
+    check("soak = \"6s\"", "soak = \"soon\"", "\"soon\" is not a duration");
     check("rollout = \"data-flow/bridge-canary\"", "rollout = \"canary\"", "is not team/name");
     check("\"verdict blocked\"", "\"verdict blokced\"", "\"blokced\" is no verdict");
     check("group = \"members\"", "group = \"membres\"", "no collector of the group \"membres\"");
