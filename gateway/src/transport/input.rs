@@ -64,6 +64,7 @@ impl Link {
         match self.receive(&mut inner.wire, scratch) {
             Ok(0) => {
                 if inner.wire.stage() == Stage::Open {
+                    inner.wire.heard = self.front.clock.seconds();
                     self.fail(&mut inner.wire, Closed::Lost);
                 }
                 Turn::End
@@ -82,6 +83,10 @@ impl Link {
             }
             Err(error) => {
                 let broke_tls = error.kind() == io::ErrorKind::InvalidData;
+                // Its machine says so; silence begins there, for everybody in an outage alike.
+                if error.kind() == io::ErrorKind::ConnectionReset {
+                    inner.wire.heard = self.front.clock.seconds();
+                }
                 self.fail(&mut inner.wire, if broke_tls { Closed::Protocol } else { Closed::Lost });
                 Turn::End
             }
