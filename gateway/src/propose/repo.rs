@@ -351,8 +351,15 @@ impl Repo {
     /// When the file system refuses.
     pub fn heal(&self) -> Result<(), GitError> {
         let known = self.clone.dir().join(HEAD_REF).exists();
-        // Neither needs what a clone without blobs does not have.
+        // None needs what a clone without blobs does not have. The packs are asked for by name: what
+        // is missing from a damaged one, git would quietly fetch again, and stumble over it later.
         let readable = || {
+            let packs = self.packs();
+            if !packs.is_empty() {
+                let mut arguments = vec!["verify-pack", "--"];
+                arguments.extend(packs.iter().map(String::as_str));
+                self.git().run(&arguments, Vec::new(), LISTING_BYTES_MAX)?;
+            }
             self.git().text(&["rev-list", "--count", HEAD_REF, "--"])?;
             self.git().run(&["ls-tree", "-r", "-z", HEAD_REF], Vec::new(), LISTING_BYTES_MAX)
         };
@@ -364,6 +371,16 @@ impl Repo {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The indices of the clone's packs; none where there is no clone.
+    fn packs(&self) -> Vec<String> {
+        let Ok(entries) = std::fs::read_dir(self.clone.dir().join("objects/pack")) else {
+            return Vec::new();
+        };
+        let paths = entries.flatten().map(|entry| entry.path());
+        let indices = paths.filter(|path| path.extension().is_some_and(|end| end == "idx"));
+        indices.filter_map(|path| path.to_str().map(str::to_owned)).collect()
     }
 
     fn git(&self) -> &Git {
