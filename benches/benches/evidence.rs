@@ -1,4 +1,5 @@
-//! How many changes the aggregator takes in, with half a million members known.
+//! How many changes the aggregator takes in: with as many members as one replica has links here,
+//! and with the half million of a whole fleet, where each change waits for memory.
 
 use std::hint::black_box;
 
@@ -8,23 +9,29 @@ use gateway::aggregate::{Aggregator, Settings};
 use gateway::metrics::Metrics;
 use render::rollout::evidence::{Conn, Reading, Record, error_id};
 
-const MEMBERS: u32 = 500_000;
+fn replica(criterion: &mut Criterion) {
+    changes(criterion, 20_000);
+}
 
-fn changes(criterion: &mut Criterion) {
+fn fleet(criterion: &mut Criterion) {
+    changes(criterion, 500_000);
+}
+
+fn changes(criterion: &mut Criterion, members: u32) {
     let aggregator = Aggregator::in_memory(Settings::default(), Metrics::leak(), now(0));
     let cells = aggregator.handle_head(now(0), &snapshot(), "c1");
     let cell = &cells[0];
-    for number in 0..MEMBERS {
+    for number in 0..members {
         observe(&aggregator, cell, number, now(1));
     }
-    let mut group = criterion.benchmark_group("evidence");
+    let mut group = criterion.benchmark_group(format!("evidence, {members} members"));
     group.throughput(Throughput::Elements(1));
 
     let mut number = 0_u32;
     group.bench_function("observe_mixed", |bencher| {
         bencher.iter(|| {
             // Strides over all members, so that caches help as little as they do in earnest.
-            number = (number + 7_919) % MEMBERS;
+            number = (number + 7_919) % members;
             let session = aggregator.begin_session(now(2));
             let stamp = session.stamp(aggregator.next_n());
             let mut change = Record { heard_ms: aggregator.now_ms(now(2)), ..Record::default() };
@@ -40,7 +47,7 @@ fn changes(criterion: &mut Criterion) {
     });
     group.bench_function("failed", |bencher| {
         bencher.iter(|| {
-            number = (number + 7_919) % MEMBERS;
+            number = (number + 7_919) % members;
             black_box(cell.failed(identity(number)))
         });
     });
@@ -50,5 +57,5 @@ fn changes(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, changes);
+criterion_group!(benches, replica, fleet);
 criterion_main!(benches);
