@@ -13,21 +13,6 @@ SUFFIXES = ("_bucket", "_sum", "_count")
 # Named by alerts and panels, and not exported yet. A metric that docs/metrics.md has must leave
 # this list, and a test says so.
 NOT_YET = {
-    "tidegate_evidence_age_seconds": set(),
-    "tidegate_evidence_events_total": set(),
-    "tidegate_evidence_replicas": set(),
-    "tidegate_evidence_store_failures_total": {"reason"},
-    "tidegate_evidence_store_up": set(),
-    "tidegate_proposals_total": {"kind", "outcome"},
-    "tidegate_rollout_abort_ratio": {"rollout"},
-    "tidegate_rollout_brake": {"rollout"},
-    "tidegate_rollout_control_dark_ratio": {"rollout"},
-    "tidegate_rollout_convergence_seconds": {"rollout", "arm"},
-    "tidegate_rollout_halted_members": {"rollout", "condition"},
-    "tidegate_rollout_halted_ratio": {"rollout"},
-    "tidegate_rollout_members": {"rollout", "arm"},
-    "tidegate_rollout_soak_seconds": {"rollout"},
-    "tidegate_rollout_verdict": {"rollout", "verdict"},
     "tidegate_uplink_connected": set(),
     "tidegate_uplink_lag_records": set(),
 }

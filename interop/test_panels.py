@@ -23,6 +23,8 @@ EMPTY = {
     "Age of the head": "a directory does not say when it was committed",
     "Certificate ends in": "no TLS here",
     "Files read again": "no certificate or token files here",
+    "Proposals": "nothing is proposed without --propose",
+    "Store": "evidence dies with these gateways: no --store",
 }
 
 

@@ -166,6 +166,7 @@ ROLLOUTS = Dashboard(
             (
                 (f"min by (instance) (tidegate_evidence_store_up{{{F}}})", "{{instance}} writable"),
                 (f"sum by (instance, reason) (increase(tidegate_evidence_store_failures_total{{{F}}}{RATE}))", "{{instance}} {{reason}}"),
+                (f"sum by (instance) (increase(tidegate_late_acknowledgements_total{{{F}}}{RATE}))", "{{instance}} answered before written"),
             ),
             "1 while what is halted survives a restart; nothing without `--store`.",
         ),
