@@ -263,16 +263,7 @@ pub fn catalogue() -> Result<Catalogue, Refusal> {
 pub fn load(tree: &Tree, catalogue: &Catalogue) -> Result<(Sources, Policy), Refusal> {
     let teams = estate::load_teams(tree)?;
     let policy = Policy::load(tree, &teams, catalogue)?;
-    let blueprints = estate::load_blueprints(tree)?;
-    let topology = estate::load_topology(tree)?;
-    let telemetry = estate::load_telemetry(tree)?;
-    let sources = Sources {
-        teams,
-        components: blueprints.components,
-        blueprints: blueprints.blueprints,
-        topology,
-        telemetry,
-    };
+    let (sources, _) = estate::load_sources(tree, teams)?;
     Ok((sources, policy))
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use render::compile::{self, Commit};
-use render::estate::{self, Sources};
+use render::estate;
 use render::policy::{Catalogue, Policy};
 use render::tree::Tree;
 
@@ -114,14 +114,7 @@ pub(crate) fn render(root: &Path, catalogue: &str) -> Result<(), Trouble> {
         .map_err(|error| Trouble::Cannot(format!("{catalogue}: {error}")))?;
     let catalogue = Catalogue::parse(&bytes, catalogue).map_err(refused)?;
     let policy = Policy::load(&tree, &teams, &catalogue).map_err(refused)?;
-    let blueprints = estate::load_blueprints(&tree).map_err(refused)?;
-    let sources = Sources {
-        teams,
-        components: blueprints.components,
-        blueprints: blueprints.blueprints,
-        topology: estate::load_topology(&tree).map_err(refused)?,
-        telemetry: estate::load_telemetry(&tree).map_err(refused)?,
-    };
+    let (sources, _) = estate::load_sources(&tree, teams).map_err(refused)?;
     let unmatched = tree.get(compile::UNMATCHED_PATH);
     let commit = unmatched.and_then(|bytes| compile::rendered_commit(bytes));
     let commit = commit.ok_or_else(|| {

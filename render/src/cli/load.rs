@@ -28,17 +28,8 @@ impl Loaded {
         let not_loaded = |refusal: Refusal| Failure::from_refusal(NOT_LOADED, &refusal, format);
         let tree = read_tree(estate)?;
         let (teams, catalogue, policy) = read_policy(&tree, catalogue, format)?;
-        let blueprints = estate::load_blueprints(&tree).map_err(not_loaded)?;
-        let topology = estate::load_topology(&tree).map_err(not_loaded)?;
-        let telemetry = estate::load_telemetry(&tree).map_err(not_loaded)?;
-        let sources = Sources {
-            teams,
-            components: blueprints.components,
-            blueprints: blueprints.blueprints,
-            topology,
-            telemetry,
-        };
-        Ok(Self { sources, catalogue, policy, findings: blueprints.findings })
+        let (sources, findings) = estate::load_sources(&tree, teams).map_err(not_loaded)?;
+        Ok(Self { sources, catalogue, policy, findings })
     }
 
     /// Renders in memory, with the findings of loading before those of rendering.

@@ -10,6 +10,7 @@ pub(crate) mod object;
 pub(crate) mod report;
 mod rollout;
 mod service;
+mod sources;
 mod teams;
 mod telemetry;
 mod tier;
@@ -21,6 +22,7 @@ pub use model::{
     Located, Name, Reference, Rollout, Satisfies, SelfTelemetry, Service, Serving, Signal, Sources,
     Stage, Team, Teams, Tier, Topology,
 };
+pub use sources::load_sources;
 pub use teams::load_teams;
 pub use telemetry::load_telemetry;
 pub use topology::{

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 use render::compile::{self, Commit, Rendered};
-use render::estate::{self, Sources};
+use render::estate;
 use render::policy::{Catalogue, Policy};
 use render::tree::Tree;
 
@@ -121,14 +121,7 @@ fn render(tree: &Tree) -> Rendered {
     let teams = estate::load_teams(tree).expect("good teams");
     let catalogue = Catalogue::parse(catalogue, "catalogue.json").expect("a good catalogue");
     let policy = Policy::load(tree, &teams, &catalogue).expect("no policy");
-    let blueprints = estate::load_blueprints(tree).expect("good Blueprints");
-    let sources = Sources {
-        teams,
-        components: blueprints.components,
-        blueprints: blueprints.blueprints,
-        topology: estate::load_topology(tree).expect("a good topology"),
-        telemetry: estate::load_telemetry(tree).expect("good telemetry"),
-    };
+    let (sources, _) = estate::load_sources(tree, teams).expect("good sources");
     let commit = Commit::parse("abcdef0").expect("a commit");
     compile::render(&sources, &catalogue, &policy, &commit).expect("it renders")
 }

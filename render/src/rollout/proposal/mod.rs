@@ -15,7 +15,7 @@ use super::verdict;
 use crate::compile::{
     self, Commit, CommitError, Rendered, UNMATCHED_PATH, is_generated, rendered_commit,
 };
-use crate::estate::{self, Name, Sources};
+use crate::estate::{self, Name};
 use crate::policy::{Catalogue, Policy};
 use crate::problem::Refusal;
 use crate::snapshot::served;
@@ -301,14 +301,7 @@ fn rendered_changes(
 fn render(tree: &Tree, catalogue: &Catalogue, commit: &Commit) -> Result<Rendered, Refusal> {
     let teams = estate::load_teams(tree)?;
     let policy = Policy::load(tree, &teams, catalogue)?;
-    let blueprints = estate::load_blueprints(tree)?;
-    let sources = Sources {
-        teams,
-        components: blueprints.components,
-        blueprints: blueprints.blueprints,
-        topology: estate::load_topology(tree)?,
-        telemetry: estate::load_telemetry(tree)?,
-    };
+    let (sources, _) = estate::load_sources(tree, teams)?;
     compile::render(&sources, catalogue, &policy, commit)
 }
 
