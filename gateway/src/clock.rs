@@ -53,32 +53,6 @@ impl Clock {
     }
 }
 
-/// `unix_ms` as RFC 3339 in UTC with whole seconds, such as `2026-03-01T12:00:00Z`.
-pub fn rfc3339(unix_ms: u64) -> String {
-    let seconds = unix_ms / 1_000;
-    let (days, rest) = (seconds / 86_400, seconds % 86_400);
-    let (year, month, day) = civil(days);
-    format!(
-        "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z",
-        rest / 3_600,
-        rest / 60 % 60,
-        rest % 60
-    )
-}
-
-/// Days since 1970-01-01 to year, month, day (proleptic Gregorian; years begin in March inside).
-fn civil(days: u64) -> (u64, u64, u64) {
-    let shifted = days + 719_468;
-    let era = shifted / 146_097;
-    let of_era = shifted % 146_097;
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year + era * 400 + u64::from(month <= 2), month, day)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -86,13 +60,5 @@ mod tests {
     #[test]
     fn seconds_start_at_one() {
         assert_eq!(Clock::start().seconds(), 1);
-    }
-
-    #[test]
-    fn rfc3339_knows_leap_days_and_centuries() {
-        assert_eq!(rfc3339(0), "1970-01-01T00:00:00Z");
-        assert_eq!(rfc3339(951_782_400_000), "2000-02-29T00:00:00Z");
-        assert_eq!(rfc3339(1_709_251_199_999), "2024-02-29T23:59:59Z");
-        assert_eq!(rfc3339(4_107_542_400_000), "2100-03-01T00:00:00Z");
     }
 }

@@ -13,8 +13,8 @@ use render::snapshot::{Offer, TierEntry};
 use serde::{Deserialize, Serialize};
 
 use super::Admin;
-use crate::clock::rfc3339;
 use render::rollout::evidence::Reading;
+use render::rollout::words::moment;
 
 use crate::serve::{CollectorRow, Cursor, Head, Owner, TierCount, arm_label, delivery_label};
 use crate::source::status::Report;
@@ -79,8 +79,8 @@ impl HeadSummary {
             commit: head.meta.commit.clone(),
             digest: hex(&head.snapshot.digest),
             source: head.meta.source.clone(),
-            committed_at: head.meta.committed_unix_seconds.map(|s| rfc3339(s * 1_000)),
-            loaded_at: rfc3339(head.meta.loaded_unix_ms),
+            committed_at: head.meta.committed_unix_seconds.map(|s| moment(s * 1_000)),
+            loaded_at: moment(head.meta.loaded_unix_ms),
             tiers: head.snapshot.tiers.len(),
             rollouts: head.snapshot.rollouts.len(),
         }

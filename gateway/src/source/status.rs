@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::Serialize;
 
-use crate::clock::rfc3339;
+use render::rollout::words::moment;
 
 /// Shared by the poller, which writes it, and the admin listener, which reads it.
 #[derive(Debug)]
@@ -84,11 +84,11 @@ impl Status {
         Report {
             kind: self.kind,
             place: self.place.clone(),
-            last_success: inner.last_success_unix_ms.map(rfc3339),
+            last_success: inner.last_success_unix_ms.map(moment),
             failure: inner.failure.map(|failure| FailureReport {
                 reason: failure.reason,
                 detail: failure.text,
-                since: rfc3339(failure.since_unix_ms),
+                since: moment(failure.since_unix_ms),
             }),
         }
     }

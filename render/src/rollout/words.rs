@@ -1,4 +1,4 @@
-//! Times as verdicts and reports write them.
+//! Times as verdicts, reports and every answer write them.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ pub fn span(ms: Millis) -> String {
     if text.is_empty() { "0s".to_owned() } else { text }
 }
 
-/// A moment, to the second: `2026-10-01T12:30:00Z`.
+/// A moment as RFC 3339 in UTC, to the second: `2026-10-01T12:30:00Z`.
 pub fn moment(ms: Millis) -> String {
     let seconds = ms / 1_000;
     let (days, second) = (seconds / 86_400, seconds % 86_400);
@@ -62,6 +62,7 @@ mod tests {
         assert_eq!(moment(0), "1970-01-01T00:00:00Z");
         assert_eq!(moment(951_782_399_999), "2000-02-28T23:59:59Z");
         assert_eq!(moment(951_782_400_000), "2000-02-29T00:00:00Z");
+        assert_eq!(moment(1_709_251_199_999), "2024-02-29T23:59:59Z");
         assert_eq!(moment(4_107_542_400_000), "2100-03-01T00:00:00Z");
         assert!(moment(u64::MAX).ends_with('Z'), "any number is some moment");
     }

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::clock::rfc3339;
+use render::rollout::words::moment;
 
 /// Moments by the names that the API gives them; all other `…_ms` are spans.
 const MOMENTS: [&str; 7] = [
@@ -24,7 +24,7 @@ pub fn with_twins(value: &mut Value) {
                 .filter_map(|name| {
                     let ms = fields.get(*name)?.as_u64()?;
                     let name = format!("{}_rfc3339", name.trim_end_matches("_ms"));
-                    Some((name, rfc3339(ms).into()))
+                    Some((name, moment(ms).into()))
                 })
                 .collect();
             fields.extend(twins);
