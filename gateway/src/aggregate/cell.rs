@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -17,7 +17,7 @@ use super::packed;
 use super::shard::{Change, Effect, Member, Shard, Text};
 use super::store::writer::Written;
 use super::store::{CellRow, StoredRecord, file};
-use super::{Shared, Ticket, class};
+use super::{Shared, Ticket, class, lock};
 use crate::clock::Now;
 
 /// Parts of a cell, each under a lock of its own.
@@ -390,10 +390,4 @@ fn fold(uid: InstanceUid) -> u32 {
 
 fn short(text: &str) -> Box<str> {
     text[..text.floor_char_boundary(LABEL_BYTES_MAX)].into()
-}
-
-/// A panic elsewhere leaves a shard's counters perhaps off by one member, which the next change of
-/// its context counts anew.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -433,7 +433,9 @@ impl Drop for Aggregator {
     }
 }
 
-/// A panic elsewhere leaves no more behind than a verdict that the next one replaces.
+/// A panic elsewhere leaves nothing behind that does not mend itself: a verdict that the next one
+/// replaces; counters that are off by one member until the next change of their context; and of what
+/// waits for the store, each change is one push, insert or take.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,6 +1,6 @@
 //! What a reader of evidence must know about the evidence itself.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 /// At most one sentence of each kind.
 #[derive(Debug, Default)]
@@ -43,6 +43,6 @@ impl Notices {
     }
 
     fn with<R>(&self, with: impl FnOnce(&mut Sentences) -> R) -> R {
-        with(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        with(&mut super::lock(&self.0))
     }
 }

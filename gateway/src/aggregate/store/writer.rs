@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 
 use redb::Database;
 use render::rollout::evidence::{Identity, Millis};
@@ -19,7 +19,7 @@ use super::{Kind, RowKey, row_key};
 use crate::aggregate::cell::Cell;
 use crate::aggregate::notices::Notices;
 use crate::aggregate::packed::STORED_BYTES;
-use crate::aggregate::{Durable, Ticket};
+use crate::aggregate::{Durable, Ticket, lock};
 use crate::metrics::Metrics;
 
 /// Records in one transaction that nobody waits for.
@@ -450,9 +450,4 @@ fn guarded<T>(run: impl FnOnce() -> Result<T, redb::Error>) -> Result<T, String>
         Ok(result) => result.map_err(|error| error.to_string()),
         Err(_) => Err("writing it panicked".to_owned()),
     }
-}
-
-/// A panic elsewhere leaves these whole: each change is one push, insert or take.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
