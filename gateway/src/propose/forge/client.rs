@@ -17,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::WAIT_MAX;
+use super::{Opened, WAIT_MAX};
 
 /// From looking up the name to the last byte of the answer.
 pub const DEADLINE: Duration = Duration::from_secs(30);
@@ -144,6 +144,21 @@ impl Client {
         let port = uri.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
         let tls = if is_tls { Some(connector(machine_roots()?)?) } else { None };
         Ok(Self { api: api.to_owned(), host, port, tls, token_file })
+    }
+
+    /// Posts what makes a pull request; the field `url` of the answer says where it is.
+    pub(super) async fn create(
+        &self,
+        path: &str,
+        headers: &[(HeaderName, &'static str)],
+        credential: &Credential,
+        body: &Value,
+        url: &str,
+    ) -> Result<Opened, ForgeError> {
+        let answer = self.ask(Method::POST, path, headers, credential, Some(body)).await?;
+        let url = answer[url].as_str();
+        let url = url.ok_or_else(|| self.unexpected(&format!("POST {path}")))?.to_owned();
+        Ok(Opened { url, is_new: true, is_closed: false })
     }
 
     /// Sends a request to `path` (with its query) below the API, and gives the JSON that it is

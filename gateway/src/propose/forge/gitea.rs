@@ -6,7 +6,7 @@ use hyper::header::{self, HeaderName};
 use serde_json::{Value, json};
 
 use super::client::{Client, Credential, ForgeError};
-use super::{Forge, Listed, Opened, Opening, PullRequest, choose};
+use super::{Listed, Opened, PullRequest, Requests, choose};
 
 /// Pages of pull requests that are looked through: the list cannot be asked for one branch.
 const PAGES_MAX: u32 = 20;
@@ -24,24 +24,9 @@ const HEADERS: [(HeaderName, &str); 1] = [(header::ACCEPT, "application/json")];
 
 const CREDENTIAL: Credential = Credential { header: header::AUTHORIZATION, prefix: "token " };
 
-impl Forge for Gitea {
-    fn open<'f>(&'f self, pull: &'f PullRequest) -> Opening<'f> {
-        Box::pin(async move {
-            if let Some(found) = self.find(pull).await? {
-                return Ok(found);
-            }
-            match self.create(pull).await {
-                // Another replica was faster.
-                Err(error) if error.status() == Some(StatusCode::CONFLICT) => {
-                    self.find(pull).await?.ok_or(error)
-                }
-                created => created,
-            }
-        })
-    }
-}
+impl Requests for Gitea {
+    const TAKEN: StatusCode = StatusCode::CONFLICT;
 
-impl Gitea {
     async fn find(&self, pull: &PullRequest) -> Result<Option<Opened>, ForgeError> {
         let mut listed = Vec::new();
         for page in 1..=PAGES_MAX {
@@ -79,10 +64,6 @@ impl Gitea {
         let path = format!("/repos/{}/pulls", self.repo);
         let PullRequest { branch, base, title, body, commit: _ } = pull;
         let body = json!({"title": title, "head": branch, "base": base, "body": body});
-        let answer =
-            self.client.ask(Method::POST, &path, &HEADERS, &CREDENTIAL, Some(&body)).await?;
-        let url = answer["html_url"].as_str();
-        let url = url.ok_or_else(|| self.client.unexpected(&format!("POST {path}")))?.to_owned();
-        Ok(Opened { url, is_new: true, is_closed: false })
+        self.client.create(&path, &HEADERS, &CREDENTIAL, &body, "html_url").await
     }
 }

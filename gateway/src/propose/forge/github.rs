@@ -6,7 +6,7 @@ use hyper::header::{self, HeaderName};
 use serde_json::{Value, json};
 
 use super::client::{Client, Credential, ForgeError};
-use super::{Forge, Listed, Opened, Opening, PullRequest, choose, encode};
+use super::{Listed, Opened, PullRequest, Requests, choose, encode};
 
 pub(super) struct GitHub {
     pub(super) client: Client,
@@ -21,24 +21,9 @@ const HEADERS: [(HeaderName, &str); 2] = [
 
 const CREDENTIAL: Credential = Credential { header: header::AUTHORIZATION, prefix: "Bearer " };
 
-impl Forge for GitHub {
-    fn open<'f>(&'f self, pull: &'f PullRequest) -> Opening<'f> {
-        Box::pin(async move {
-            if let Some(found) = self.find(pull).await? {
-                return Ok(found);
-            }
-            match self.create(pull).await {
-                // Another replica was faster.
-                Err(error) if error.status() == Some(StatusCode::UNPROCESSABLE_ENTITY) => {
-                    self.find(pull).await?.ok_or(error)
-                }
-                created => created,
-            }
-        })
-    }
-}
+impl Requests for GitHub {
+    const TAKEN: StatusCode = StatusCode::UNPROCESSABLE_ENTITY;
 
-impl GitHub {
     async fn find(&self, pull: &PullRequest) -> Result<Option<Opened>, ForgeError> {
         let owner = self.repo.split('/').next().unwrap_or_default();
         let head = encode(&format!("{owner}:{}", pull.branch));
@@ -61,10 +46,6 @@ impl GitHub {
         let path = format!("/repos/{}/pulls", self.repo);
         let PullRequest { branch, base, title, body, commit: _ } = pull;
         let body = json!({"title": title, "head": branch, "base": base, "body": body});
-        let answer =
-            self.client.ask(Method::POST, &path, &HEADERS, &CREDENTIAL, Some(&body)).await?;
-        let url = answer["html_url"].as_str();
-        let url = url.ok_or_else(|| self.client.unexpected(&format!("POST {path}")))?.to_owned();
-        Ok(Opened { url, is_new: true, is_closed: false })
+        self.client.create(&path, &HEADERS, &CREDENTIAL, &body, "html_url").await
     }
 }

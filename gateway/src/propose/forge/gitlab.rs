@@ -6,7 +6,7 @@ use hyper::header::{self, HeaderName};
 use serde_json::{Value, json};
 
 use super::client::{Client, Credential, ForgeError};
-use super::{Forge, Listed, Opened, Opening, PullRequest, choose, encode};
+use super::{Listed, Opened, PullRequest, Requests, choose, encode};
 
 pub(super) struct GitLab {
     pub(super) client: Client,
@@ -19,27 +19,14 @@ const HEADERS: [(HeaderName, &str); 1] = [(header::ACCEPT, "application/json")];
 const CREDENTIAL: Credential =
     Credential { header: HeaderName::from_static("private-token"), prefix: "" };
 
-impl Forge for GitLab {
-    fn open<'f>(&'f self, pull: &'f PullRequest) -> Opening<'f> {
-        Box::pin(async move {
-            if let Some(found) = self.find(pull).await? {
-                return Ok(found);
-            }
-            match self.create(pull).await {
-                // Another replica was faster.
-                Err(error) if error.status() == Some(StatusCode::CONFLICT) => {
-                    self.find(pull).await?.ok_or(error)
-                }
-                created => created,
-            }
-        })
-    }
-}
-
 impl GitLab {
     fn path(&self) -> String {
         format!("/projects/{}/merge_requests", encode(&self.repo))
     }
+}
+
+impl Requests for GitLab {
+    const TAKEN: StatusCode = StatusCode::CONFLICT;
 
     async fn find(&self, pull: &PullRequest) -> Result<Option<Opened>, ForgeError> {
         let branch = encode(&pull.branch);
@@ -74,10 +61,6 @@ impl GitLab {
             "description": body,
             "remove_source_branch": true,
         });
-        let answer =
-            self.client.ask(Method::POST, &path, &HEADERS, &CREDENTIAL, Some(&body)).await?;
-        let url = answer["web_url"].as_str();
-        let url = url.ok_or_else(|| self.client.unexpected(&format!("POST {path}")))?.to_owned();
-        Ok(Opened { url, is_new: true, is_closed: false })
+        self.client.create(&path, &HEADERS, &CREDENTIAL, &body, "web_url").await
     }
 }

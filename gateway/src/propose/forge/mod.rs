@@ -13,6 +13,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper::StatusCode;
+
 pub use client::{ANSWER_BYTES_MAX, DEADLINE, ForgeError};
 
 use super::config::{ForgeConfig, ForgeKind};
@@ -55,6 +57,39 @@ pub trait Forge: Send + Sync {
     ///
     /// When the forge cannot be reached or says no; it may be asked again.
     fn open<'f>(&'f self, pull: &'f PullRequest) -> Opening<'f>;
+}
+
+/// What the API of a forge can be asked; the rest of [`Forge::open`] is the same for all.
+trait Requests: Send + Sync {
+    /// How it says that there is one already.
+    const TAKEN: StatusCode;
+
+    /// The pull request of the branch, if there is one that counts.
+    fn find(
+        &self,
+        pull: &PullRequest,
+    ) -> impl Future<Output = Result<Option<Opened>, ForgeError>> + Send;
+
+    /// Opens one.
+    fn create(&self, pull: &PullRequest)
+    -> impl Future<Output = Result<Opened, ForgeError>> + Send;
+}
+
+impl<R: Requests> Forge for R {
+    fn open<'f>(&'f self, pull: &'f PullRequest) -> Opening<'f> {
+        Box::pin(async move {
+            if let Some(found) = self.find(pull).await? {
+                return Ok(found);
+            }
+            match self.create(pull).await {
+                // Another replica was faster.
+                Err(error) if error.status() == Some(R::TAKEN) => {
+                    self.find(pull).await?.ok_or(error)
+                }
+                created => created,
+            }
+        })
+    }
 }
 
 /// The forge that the operator chose.
