@@ -19,7 +19,7 @@ from harness import BINARIES, DEMO, PATIENCE, ROOT
 FOLDER = ROOT / "deploy" / "container"
 FILE = (FOLDER / "Containerfile").read_text()
 USER = 65532
-ENVIRONMENT = {"HOME": "/home/tidegate", "PATH": "/usr/bin"}
+ENVIRONMENT = {"HOME": "/var/lib/tidegate", "PATH": "/usr/bin"}
 CHROOT = shutil.which("chroot") or "/usr/sbin/chroot"
 
 
