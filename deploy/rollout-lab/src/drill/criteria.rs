@@ -1,4 +1,5 @@
-//! What passes (`docs/rollout-lab.md` says what the first runs changed in it); and the summary, a function of the raw records alone.
+//! What passes (`docs/rollout-lab.md` says what the first runs changed in it); and the summary, a
+//! function of the raw records alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 
