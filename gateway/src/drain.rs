@@ -74,6 +74,14 @@ pub fn schedule(
     (0..links).map(move |index| share.mul_f64(index as f64 + draw()))
 }
 
+/// How long it is until `at` when `since` has passed; `None` from `at` on.
+///
+/// One reading of the clock answers both whether to wait and how long: of two, the second may lie
+/// past `at`.
+pub fn left(at: Duration, since: Duration) -> Option<Duration> {
+    at.checked_sub(since).filter(|left| !left.is_zero())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -110,6 +118,14 @@ mod tests {
         }
         assert!(times.is_sorted());
         assert!(times[299] < over);
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_time_that_has_come_or_has_passed() {
+        let ms = Duration::from_millis;
+        assert_eq!(left(ms(5), ms(4)), Some(ms(1)));
+        assert_eq!(left(ms(5), ms(5)), None);
+        assert_eq!(left(ms(5), ms(6)), None);
     }
 
     #[test]

@@ -228,8 +228,10 @@ async fn close_links(front: &Front, over: Duration) {
     let since = || front.clock.elapsed().saturating_sub(start);
     let times: Vec<_> = drain::schedule(links.len(), over, fastrand::f64).collect();
     for (link, at) in links.into_iter().zip(times) {
-        while since() < at && front.live() > 0 {
-            tokio::time::sleep((at - since()).min(DRAIN_TICK)).await;
+        while let Some(wait) = drain::left(at, since())
+            && front.live() > 0
+        {
+            tokio::time::sleep(wait.min(DRAIN_TICK)).await;
         }
         link.close(Closed::Drain);
     }
