@@ -62,6 +62,17 @@ pub struct About<'a> {
     pub no_bucket: bool,
 }
 
+/// What was learned of one collector, among others: see [`Cell::observe_batch`].
+#[derive(Clone, Copy, Debug)]
+pub struct Observation<'a> {
+    /// Which collector.
+    pub identity: Identity,
+    /// What was learned.
+    pub change: Record,
+    /// Who it is.
+    pub about: About<'a>,
+}
+
 impl fmt::Debug for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cell").field("key", &self.key).finish_non_exhaustive()
@@ -166,6 +177,14 @@ impl Cell {
             self.dirty.store(true, Ordering::Release);
         }
         effect.failed.then(|| store.write_soon(self.number, identity))
+    }
+
+    /// Takes in what was learned of many, in any order and as often as each comes: as
+    /// [`Self::observe`] for each, only faster. `Some` when one of the changes must be on the disk
+    /// before the batch is acknowledged.
+    pub fn observe_batch(&self, now: Now, batch: &[Observation<'_>]) -> Option<Ticket> {
+        let each = batch.iter();
+        each.filter_map(|one| self.observe(now, one.identity, &one.change, one.about)).max()
     }
 
     /// A collector runs what it was last offered, `took_ms` after a head first wanted that.

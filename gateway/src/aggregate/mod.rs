@@ -41,7 +41,7 @@ mod shard;
 mod sights;
 mod store;
 
-pub use cell::{About, Cell, RECORDS_MAX, TEXTS_MAX};
+pub use cell::{About, Cell, Observation, RECORDS_MAX, TEXTS_MAX};
 pub use heads::{DORMANT_CELLS_MAX, DORMANT_MS};
 pub use judge::tells_the_same;
 
