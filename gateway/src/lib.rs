@@ -5,7 +5,7 @@
 //! (links), [`serve`] (bytes in, replies out), [`push`] and [`drain`] (a new head, the end),
 //! [`admission`], [`tokens`] and [`tls`] (who may connect), [`admin`] (what an operator sees),
 //! [`aggregate`] (the evidence of Rollouts and what it comes to), [`propose`] (verdicts as
-//! branches), [`metrics`] (every name), [`clock`] (the only place that asks for time).
+//! branches), [`uplink`] (evidence to aggregators and back), [`metrics`] (every name), [`clock`] (the only place that asks for time).
 
 pub mod admin;
 pub mod admission;
@@ -29,3 +29,4 @@ pub mod start;
 pub mod tls;
 pub mod tokens;
 pub mod transport;
+pub mod uplink;

@@ -177,6 +177,7 @@ fn evidence(config: &ServeConfig) -> aggregate::Settings {
         forget_ms: millis(forget),
         store: store.clone(),
         incarnation: unnamed.incarnation,
+        role: unnamed.role,
     }
 }
 

@@ -7,6 +7,7 @@
 //! * [`opamp`]: the schema's messages as types, for everything that is not hot
 //! * [`session`]: what is said to the agents of a connection, and remembered of them
 //! * [`ids`], [`capabilities`]: identities, bits and flags
+//! * [`uplink`]: what a replica and an aggregator say to each other
 
 pub mod capabilities;
 pub mod frame;
@@ -17,5 +18,6 @@ pub mod ids;
 pub mod opamp;
 pub mod peek;
 pub mod session;
+pub mod uplink;
 mod wire;
 pub mod ws;

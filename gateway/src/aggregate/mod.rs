@@ -69,6 +69,24 @@ pub struct Settings {
     pub store: Option<PathBuf>,
     /// Which process this is: random.
     pub incarnation: u32,
+    /// What this process is to the evidence.
+    pub role: Role,
+}
+
+/// What a process is to the evidence.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// It serves collectors and judges them: one replica alone.
+    #[default]
+    Alone,
+    /// It serves collectors and reports them to this many aggregators. It judges nothing, keeps no
+    /// store, and what is halted is told to it (rollouts.md, decisions 17 and 18).
+    Replica {
+        /// At most [`crate::uplink::AGGREGATORS_MAX`].
+        uplinks: usize,
+    },
+    /// It serves nobody: replicas report to it, and it judges.
+    Aggregator,
 }
 
 impl Default for Settings {
@@ -80,6 +98,7 @@ impl Default for Settings {
             forget_ms: 3_600_000,
             store: None,
             incarnation: fastrand::u32(..),
+            role: Role::Alone,
         }
     }
 }
@@ -388,6 +407,18 @@ impl Aggregator {
         let mut judging = self.judging();
         judging.replica_bye(&self.shared, now_ms, incarnation, said);
         self.shared.wake.notify_one();
+    }
+
+    /// Resolves when something waits to be sent to this aggregator of a replica.
+    pub async fn uplink_woken(&self, link: usize) {
+        let _ = link;
+        std::future::pending::<()>().await;
+    }
+
+    /// Changes when there is something to tell replicas: who is halted, a brake, a verdict under
+    /// another `halt` block.
+    pub fn halts(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
     }
 
     /// Judges until the process ends.

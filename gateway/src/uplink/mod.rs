@@ -1,0 +1,56 @@
+//! Evidence on its way from replicas to aggregators, and what is halted on its way back
+//! (rollouts.md, decisions 5 to 9 and 16 to 18).
+//!
+//! [`replica`] and [`aggregator`] are the two ends of one connection: bytes in, bytes out, time is
+//! an argument, no socket. What they carry is kept by [`crate::aggregate`]; frames are those of
+//! [`proto::uplink`]. Both ends are asked for bytes by `poll_transmit` after every call, and again
+//! after [`poll_timeout`](replica::ReplicaUplink::poll_timeout), which says when `handle_timeout`
+//! has something to do.
+
+use std::time::Duration;
+
+use proto::uplink::FrameError;
+
+pub mod aggregator;
+pub mod backoff;
+pub mod replica;
+
+pub use aggregator::AggregatorUplink;
+pub use replica::ReplicaUplink;
+
+/// Aggregators that one replica reports to.
+pub const AGGREGATORS_MAX: usize = 8;
+/// Changes wait so long for others to share their batch, unless somebody waits for them.
+pub const BATCH_DELAY: Duration = Duration::from_millis(50);
+/// Batches on their way that were not acknowledged yet.
+pub const WINDOW: u64 = 16;
+/// Time between two words of an end that has nothing else to say.
+pub const ALIVE_EVERY: Duration = Duration::from_secs(2);
+/// An end that was silent for so long is gone.
+pub const SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// Why a connection is of no further use. What was written by `poll_transmit` is to be sent first.
+#[derive(Debug, thiserror::Error)]
+pub enum UplinkError {
+    /// The peer said something that is no frame.
+    #[error("the peer said something that cannot be read: {0}")]
+    Frame(#[from] FrameError),
+    /// The peer said something that does not come there.
+    #[error("the peer said {0} out of turn")]
+    OutOfTurn(&'static str),
+    /// The peer said why it does not talk to us.
+    #[error("the aggregator refuses this replica: {0}")]
+    Refused(String),
+    /// We said why we do not talk to the peer.
+    #[error("a replica was refused: {0}")]
+    Refuses(String),
+    /// Another connection of the same replica took over.
+    #[error("the replica has connected anew")]
+    Superseded,
+    /// Nothing was heard for [`SILENCE_MAX`].
+    #[error("nothing was heard for {} s", SILENCE_MAX.as_secs())]
+    Silent,
+    /// The peer said Bye.
+    #[error("the replica was drained")]
+    Bye,
+}
