@@ -77,7 +77,7 @@ fn draw(out: &mut String, panel: &Panel, offset: f64) {
         offset + 40.0,
         escaped(&panel.note)
     );
-    let stride = (most + 7) / 8;
+    let stride = stride(most);
     for value in (0..=most).step_by(usize::try_from(stride).unwrap_or(1)) {
         let at = y(value);
         let _ = writeln!(
@@ -131,6 +131,22 @@ stroke-dasharray=\"{dash}\"/>"
     }
 }
 
+/// Between two lines of the scale: 1, 2 or 5 of a power of ten, at most eight of them.
+fn stride(most: i64) -> i64 {
+    let mut unit = 1;
+    loop {
+        for step in [unit, 2 * unit, 5 * unit] {
+            if most / step <= 8 {
+                return step;
+            }
+        }
+        unit = match unit.checked_mul(10).filter(|unit| *unit <= i64::MAX / 10) {
+            Some(unit) => unit,
+            None => return most,
+        };
+    }
+}
+
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
@@ -138,6 +154,14 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_scale_has_round_steps_and_few_of_them() {
+        for (most, expected) in [(1, 1), (4, 1), (8, 1), (10, 2), (44, 5), (45, 10), (356, 50)] {
+            assert_eq!(stride(most), expected, "{most}");
+        }
+        assert!(i64::MAX / stride(i64::MAX) <= 8);
+    }
 
     #[test]
     fn a_panel_has_a_named_line_for_each_series() {

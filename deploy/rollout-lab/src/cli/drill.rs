@@ -1,10 +1,13 @@
 //! `rollout-lab drill` and `rollout-lab drill-report`
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use rollout_lab::drill::{self, Fault, Options, Settings, Summary, Times, Variant, Verdict};
+
+use super::files::Files;
 
 /// Measure the same upgrade on real gateways: processes, a route, collectors, probes.
 ///
@@ -17,6 +20,25 @@ pub(super) struct Drill {
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 
+    #[command(flatten)]
+    common: Common,
+
+    /// Of ids, uids and choices.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+
+    /// What is measured: rollout or rollback.
+    #[arg(long, value_name = "VARIANT", value_parser = variant, default_value = "rollout")]
+    variant: Variant,
+
+    /// Do one thing wrong; the drill must then not pass.
+    #[arg(long, value_name = "FAULT", value_parser = fault)]
+    fault: Option<Fault>,
+}
+
+/// What is the same for all runs of a series.
+#[derive(Debug, Args)]
+pub(super) struct Common {
     /// An estate with its rendered files; copied.
     #[arg(long, value_name = "DIR")]
     estate: PathBuf,
@@ -29,27 +51,43 @@ pub(super) struct Drill {
     #[arg(long, value_name = "N", default_value_t = 600)]
     collectors: u32,
 
-    /// Of ids, uids and choices.
-    #[arg(long, value_name = "N", default_value_t = 1)]
-    seed: u64,
-
-    /// What is measured.
-    #[arg(long, value_enum, default_value_t = Measured::Rollout)]
-    variant: Measured,
-
     /// Half a minute in place of three: for CI.
     #[arg(long)]
     short: bool,
-
-    /// Do one thing wrong; the drill must then not pass.
-    #[arg(long, value_name = "FAULT", value_parser = fault)]
-    fault: Option<Fault>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Measured {
-    Rollout,
-    Rollback,
+impl Common {
+    /// Refuses what no drill could be played with.
+    pub(super) fn check(&self) -> anyhow::Result<()> {
+        anyhow::ensure!((30..=4_000).contains(&self.collectors), "--collectors must be 30 to 4000");
+        let gateway = self.gateway()?;
+        anyhow::ensure!(
+            gateway.is_file(),
+            "no gateway at {}; name it with --gateway",
+            gateway.display()
+        );
+        Ok(())
+    }
+
+    fn gateway(&self) -> anyhow::Result<PathBuf> {
+        Ok(match &self.gateway {
+            Some(gateway) => gateway.clone(),
+            None => std::env::current_exe()?.with_file_name("gateway"),
+        })
+    }
+
+    /// The same, for another process.
+    pub(super) fn arguments(&self) -> Vec<OsString> {
+        let mut arguments: Vec<OsString> = vec!["--estate".into(), self.estate.clone().into()];
+        arguments.extend(["--collectors".into(), self.collectors.to_string().into()]);
+        if let Some(gateway) = &self.gateway {
+            arguments.extend(["--gateway".into(), gateway.clone().into()]);
+        }
+        if self.short {
+            arguments.push("--short".into());
+        }
+        arguments
+    }
 }
 
 /// Derive a drill's summary from its raw files again, and verify its manifest.
@@ -58,36 +96,30 @@ pub(super) struct DrillReport {
     /// What `drill --out` made.
     #[arg(value_name = "DIR")]
     dir: PathBuf,
+
+    /// Draw it: the five levels over time, sessions of each gateway, probe latency, as SVG.
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
 }
 
 /// Exit code of a run whose instrument was not good enough.
-const VOID: u8 = 3;
+pub(super) const VOID: u8 = 3;
 
 impl Drill {
     pub(super) fn run(self) -> anyhow::Result<u8> {
-        anyhow::ensure!((30..=4_000).contains(&self.collectors), "--collectors must be 30 to 4000");
-        let gateway = match self.gateway {
-            Some(gateway) => gateway,
-            None => std::env::current_exe()?.with_file_name("gateway"),
-        };
-        anyhow::ensure!(
-            gateway.is_file(),
-            "no gateway at {}; name it with --gateway",
-            gateway.display()
-        );
+        self.common.check()?;
+        let Common { estate, collectors, short, .. } = &self.common;
         let options = Options {
-            gateway,
-            estate: self.estate,
+            gateway: self.common.gateway()?,
+            estate: estate.clone(),
             out: self.out,
             settings: Settings {
-                collectors: self.collectors,
+                collectors: *collectors,
                 seed: self.seed,
-                variant: match self.variant {
-                    Measured::Rollout => Variant::Rollout,
-                    Measured::Rollback => Variant::Rollback,
-                },
+                variant: self.variant,
                 fault: self.fault,
-                times: if self.short { Times::SHORT } else { Times::FULL },
+                times: if *short { Times::SHORT } else { Times::FULL },
+                tls: false,
             },
         };
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -109,6 +141,9 @@ impl DrillReport {
         for text in &against {
             println!("against it: {text}");
         }
+        if let Some(plot) = &self.plot {
+            Files::new(false).write(plot, &drill::picture(&drill::read(&self.dir)?))?;
+        }
         Ok(against.is_empty())
     }
 }
@@ -128,6 +163,13 @@ fn tell(summary: &Summary) {
     for text in &summary.not_claimed {
         println!("  {text}");
     }
+}
+
+pub(super) fn variant(name: &str) -> Result<Variant, String> {
+    [Variant::Rollout, Variant::Rollback]
+        .into_iter()
+        .find(|variant| drill::variant_name(*variant) == name)
+        .ok_or_else(|| format!("no variant {name:?}; there are rollout, rollback"))
 }
 
 fn fault(name: &str) -> Result<Fault, String> {

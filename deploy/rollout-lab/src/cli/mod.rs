@@ -6,6 +6,8 @@ mod compare;
 mod drill;
 mod files;
 mod model;
+#[cfg(feature = "drill")]
+mod series;
 
 use clap::{Parser, Subcommand};
 
@@ -29,6 +31,8 @@ enum Command {
     Drill(drill::Drill),
     #[cfg(feature = "drill")]
     DrillReport(drill::DrillReport),
+    #[cfg(feature = "drill")]
+    DrillSeries(series::DrillSeries),
 }
 
 impl Arguments {
@@ -42,6 +46,8 @@ impl Arguments {
             Command::Drill(drill) => return drill.run(),
             #[cfg(feature = "drill")]
             Command::DrillReport(report) => report.run(),
+            #[cfg(feature = "drill")]
+            Command::DrillSeries(series) => return series.run(),
         }?;
         Ok(u8::from(!right))
     }

@@ -46,7 +46,7 @@ const ROWS: [[i64; 6]; 8] = [
 ];
 
 /// What none of it shows.
-const NOT_CLAIMED: [&str; 5] = [
+pub(super) const NOT_CLAIMED: [&str; 5] = [
     "production availability: one host, loopback, no loss, no partition, no clock skew",
     "anything finer than the probes' period and their lateness",
     "real collectors: these are simulated, and few",
@@ -82,6 +82,10 @@ pub struct Levels {
     pub longest_gap_ms: f64,
     /// L3: an outage shorter than this may have been missed.
     pub bound_ms: f64,
+    /// L3: from the intended time of a success to its last byte, 99th percentile.
+    pub latency_p99_ms: f64,
+    /// L3: the slowest success.
+    pub latency_max_ms: f64,
     /// L4: links that broke.
     pub links_lost: u64,
     /// L4: from a lost link to the next one.
@@ -94,6 +98,8 @@ pub struct Levels {
     pub sessions_max: i64,
     /// L4: full state asked for.
     pub full_state_requests: u64,
+    /// L4: from a revision to its latest offer.
+    pub delivery_max_ms: f64,
 }
 
 /// What a drill comes to.
@@ -128,7 +134,7 @@ pub fn judge(all: &Recorded, settings: &Settings, found: &[CollectorsFound; 2]) 
         view.order(all),
         reconnects(&levels, found),
         view.budget(&levels),
-        delivery(found),
+        delivery(&levels, found),
         view.modeled(all),
         view.pace(all),
     ];
@@ -187,18 +193,18 @@ fn is_certain(levels: &Levels, criteria: &[Criterion]) -> bool {
 }
 
 /// The records, by phase.
-struct View<'r> {
+pub(super) struct View<'r> {
     settings: &'r Settings,
     /// Begin and end of the change.
-    change: (Nanos, Nanos),
-    steady: [(Nanos, Nanos); 2],
-    route: Vec<&'r Probe>,
+    pub(super) change: (Nanos, Nanos),
+    pub(super) steady: [(Nanos, Nanos); 2],
+    pub(super) route: Vec<&'r Probe>,
     known: BTreeSet<&'r str>,
     ended: bool,
 }
 
 impl<'r> View<'r> {
-    fn of(all: &'r Recorded, settings: &'r Settings) -> Self {
+    pub(super) fn of(all: &'r Recorded, settings: &'r Settings) -> Self {
         let at = |name: &str| {
             let phase = |change: &&Change| change.kind == "phase" && change.name == name;
             all.changes.iter().find(phase).map_or(0, |change| change.ns)
@@ -228,7 +234,7 @@ impl<'r> View<'r> {
     }
 
     /// What a probe's result counts as; an answer from nobody known is no success.
-    fn outcome(&self, probe: &Probe) -> Result<(), String> {
+    pub(super) fn outcome(&self, probe: &Probe) -> Result<(), String> {
         match probe.outcome {
             Outcome::Ok if self.known.contains(probe.answer.as_str()) => Ok(()),
             Outcome::Ok => Err("wrong_incarnation".to_owned()),
@@ -270,9 +276,9 @@ impl<'r> View<'r> {
                 .map(lateness)
                 .collect();
             late.sort_by(f64::total_cmp);
-            match late.get(late.len().saturating_sub(1) * 99 / 100) {
+            match p99(&late) {
                 None => void.push(format!("{name} has no control probe")),
-                Some(p99) if *p99 >= CONTROL_P99_MS => {
+                Some(p99) if p99 >= CONTROL_P99_MS => {
                     late_ones.push(format!(
                         "{name}: control lateness p99 {p99:.1} ms of {CONTROL_P99_MS}"
                     ));
@@ -304,15 +310,18 @@ impl<'r> View<'r> {
         let mut last = self.change.0;
         let mut late: f64 = 0.0;
         let mut probes = 0;
+        let mut took = Vec::new();
         for probe in self.route_in(self.change) {
             probes += 1;
             late = late.max(lateness(probe));
             if self.outcome(probe).is_ok() {
+                took.push(millis(probe.done_ns.saturating_sub(probe.intended_ns)));
                 gap = gap.max(probe.intended_ns.saturating_sub(last));
                 last = probe.intended_ns;
             }
         }
         gap = gap.max(self.change.1.saturating_sub(last));
+        took.sort_by(f64::total_cmp);
         let modeled = all.rows.iter().map(|row| row.counters[4]).min();
         let period = PERIOD.as_secs_f64() * 1e3 / f64::from(STREAMS);
         let [websocket, http] = found;
@@ -324,12 +333,15 @@ impl<'r> View<'r> {
             failures: self.failures(self.change),
             longest_gap_ms: millis(gap),
             bound_ms: period + late,
+            latency_p99_ms: p99(&took).unwrap_or(0.0),
+            latency_max_ms: took.last().copied().unwrap_or(0.0),
             links_lost: self.links_lost(all),
             away_p99_ms: websocket.away.p99_ms,
             away_max_ms: websocket.away.max_ms,
             collectors_lost: websocket.lost + http.lost,
             sessions_max: sessions_max(all),
             full_state_requests: websocket.full_state_requests + http.full_state_requests,
+            delivery_max_ms: websocket.change_to_offer.max_ms.max(http.change_to_offer.max_ms),
         }
     }
 
@@ -526,7 +538,7 @@ fn reconnects(levels: &Levels, found: &[CollectorsFound; 2]) -> Criterion {
 /// A gateway does not know what another one offered: a collector that moves while it applies is
 /// offered the same again, and one that polls is asked for its full state. Both are counted, and
 /// harmless: the same content is not applied twice.
-fn delivery(found: &[CollectorsFound; 2]) -> Criterion {
+fn delivery(levels: &Levels, found: &[CollectorsFound; 2]) -> Criterion {
     let sum = |value: fn(&CollectorsFound) -> u64| found.iter().map(value).sum::<u64>();
     let (lost, twice) = (sum(|one| one.lost), sum(|one| one.duplicates));
     let [websocket, http] = found;
@@ -537,7 +549,7 @@ fn delivery(found: &[CollectorsFound; 2]) -> Criterion {
     let missing = sum(|one| one.heads.iter().map(|head| head.offers_missing).sum());
     let superseded = sum(|one| one.heads.iter().map(|head| head.offers_superseded).sum());
     let needed = sum(|one| one.heads.iter().map(|head| head.offers_needed).sum());
-    let latest = found.iter().map(|one| one.change_to_offer.max_ms).fold(0.0, f64::max);
+    let latest = levels.delivery_max_ms;
     criterion(
         "P6",
         lost + wrong + missing == 0 && needed > 0 && latest <= DELIVERY_MAX_MS,
@@ -559,12 +571,12 @@ fn in_order(steps: &[Option<Nanos>]) -> bool {
     taken.is_some_and(|taken| taken.is_sorted())
 }
 
-fn is_websocket(client: &str) -> bool {
+pub(super) fn is_websocket(client: &str) -> bool {
     client.starts_with(&format!("{WEBSOCKETS}:"))
 }
 
-/// The most collectors that were on one gateway at once.
-fn sessions_max(all: &Recorded) -> i64 {
+/// Every coming (1) and leaving (-1) of a collector at a gateway, in the order of time.
+pub(super) fn moves(all: &Recorded) -> Vec<(Nanos, i64, &str)> {
     let pollers = format!("{POLLERS}:");
     let mut moves: Vec<(Nanos, i64, &str)> = Vec::new();
     for passage in &all.passages {
@@ -577,9 +589,14 @@ fn sessions_max(all: &Recorded) -> i64 {
         }
     }
     moves.sort_unstable();
+    moves
+}
+
+/// The most collectors that were on one gateway at once.
+fn sessions_max(all: &Recorded) -> i64 {
     let mut now: BTreeMap<&str, i64> = BTreeMap::new();
     let mut most = 0;
-    for (_, step, backend) in moves {
+    for (_, step, backend) in moves(all) {
         let count = now.entry(backend).or_default();
         *count += step;
         most = most.max(*count);
@@ -587,13 +604,18 @@ fn sessions_max(all: &Recorded) -> i64 {
     most
 }
 
+/// The 99th percentile of values in order.
+fn p99(sorted: &[f64]) -> Option<f64> {
+    sorted.get(sorted.len().saturating_sub(1) * 99 / 100).copied()
+}
+
 fn lateness(probe: &Probe) -> f64 {
     millis(probe.sent_ns.saturating_sub(probe.intended_ns))
 }
 
-fn millis(nanos: Nanos) -> f64 {
+pub(super) fn millis(nanos: Nanos) -> f64 {
     nanos as f64 / 1e6
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -181,7 +181,32 @@ pub fn recompute(out: &Path) -> Result<(Summary, Vec<String>), DrillError> {
     Ok((summary, against))
 }
 
-fn derive(out: &Path) -> Result<Summary, DrillError> {
+/// What a folder of a drill holds, read back.
+#[derive(Debug, Clone)]
+pub struct Raw {
+    /// The records.
+    pub recorded: Recorded,
+    /// Where and with what.
+    pub environment: Environment,
+    /// What the collectors found: over WebSockets, and by polling.
+    pub found: [CollectorsFound; 2],
+}
+
+/// Whether a drill in this folder came to its end: its manifest is written last.
+pub fn is_finished(out: &Path) -> bool {
+    out.join(MANIFEST).is_file()
+}
+
+/// Where and with what a drill ran.
+pub(super) fn environment(out: &Path) -> Result<Environment, DrillError> {
+    Ok(serde_json::from_str(&text(out, ENVIRONMENT)?)?)
+}
+
+/// Reads the raw files of a drill.
+///
+/// # Errors
+/// When a file cannot be read, or is not one.
+pub fn read(out: &Path) -> Result<Raw, DrillError> {
     let mut texts = Vec::new();
     for name in FILES {
         texts.push(text(out, name)?);
@@ -190,10 +215,15 @@ fn derive(out: &Path) -> Result<Summary, DrillError> {
         return Err(DrillError::Cannot("a raw file is missing".to_owned()));
     };
     let recorded = Recorded::parse([a, b, c, d, e])?;
-    let environment: Environment = serde_json::from_str(&text(out, ENVIRONMENT)?)?;
+    let environment = environment(out)?;
     let [websocket, http] = REPORTS;
-    let found: [CollectorsFound; 2] =
+    let found =
         [serde_json::from_str(&text(out, websocket)?)?, serde_json::from_str(&text(out, http)?)?];
+    Ok(Raw { recorded, environment, found })
+}
+
+fn derive(out: &Path) -> Result<Summary, DrillError> {
+    let Raw { recorded, environment, found } = read(out)?;
     Ok(judge(&recorded, &environment.settings, &found))
 }
 
@@ -212,10 +242,10 @@ fn text(out: &Path, name: &str) -> Result<String, DrillError> {
     Ok(fs::read_to_string(path)?)
 }
 
-fn pretty(value: &impl Serialize) -> Result<String, serde_json::Error> {
+pub(crate) fn pretty(value: &impl Serialize) -> Result<String, serde_json::Error> {
     Ok(serde_json::to_string_pretty(value)? + "\n")
 }
 
-fn sha256(bytes: &[u8]) -> String {
+pub(crate) fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

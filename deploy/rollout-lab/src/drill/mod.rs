@@ -10,11 +10,13 @@ mod collectors;
 mod criteria;
 mod exchange;
 mod files;
+mod picture;
 mod probing;
 mod process;
 mod records;
 mod route;
 mod run;
+mod series;
 mod supervise;
 
 use std::path::PathBuf;
@@ -23,7 +25,10 @@ use std::time::Duration;
 pub use clock::{Clock, Nanos};
 pub use criteria::{Criterion, Levels, Summary, judge};
 pub use exchange::{ANSWER_MAX, Seen, exchange};
-pub use files::{CollectorsFound, Environment, HeadFound, Spread, recompute, write};
+pub use files::{
+    CollectorsFound, Environment, HeadFound, Raw, Spread, is_finished, read, recompute, write,
+};
+pub use picture::picture;
 pub use probing::{DIRECT_PERIOD, PERIOD, Probing, SOURCE, STREAMS};
 pub use records::{
     Change, FILES, Outcome, Passage, Probe, ROWS_MAX, RecordError, Recorded, Row, Tape,
@@ -31,6 +36,7 @@ pub use records::{
 pub use route::{CONNECTIONS_MAX, Choice, Route, Table};
 pub use run::run;
 use serde::{Deserialize, Serialize};
+pub use series::{Held, Part, Played, Series, Worst, summarise};
 
 /// Gateways.
 pub const REPLICAS: i64 = 3;
@@ -45,6 +51,14 @@ pub enum Variant {
     Rollout,
     /// A rollout that is not measured, then the way back.
     Rollback,
+}
+
+/// The word for it on the command line, and in names of folders.
+pub fn variant_name(variant: Variant) -> &'static str {
+    match variant {
+        Variant::Rollout => "rollout",
+        Variant::Rollback => "rollback",
+    }
 }
 
 /// What is done wrong on purpose: a drill that cannot fail shows nothing.
@@ -181,6 +195,8 @@ pub struct Settings {
     pub fault: Option<Fault>,
     /// How long each part takes.
     pub times: Times,
+    /// Whether collectors and probes speak TLS to the gateways; the route forwards it unread.
+    pub tls: bool,
 }
 
 impl Settings {

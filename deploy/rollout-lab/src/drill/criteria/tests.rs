@@ -10,8 +10,15 @@ const BEGIN: Nanos = 10 * SECOND;
 /// … to here.
 const END: Nanos = 30 * SECOND;
 
-fn settings(fault: Option<Fault>) -> Settings {
-    Settings { collectors: 60, seed: 1, variant: Variant::Rollout, fault, times: Times::SHORT }
+pub(in crate::drill) fn settings(fault: Option<Fault>) -> Settings {
+    Settings {
+        collectors: 60,
+        seed: 1,
+        variant: Variant::Rollout,
+        fault,
+        times: Times::SHORT,
+        tls: false,
+    }
 }
 
 fn change(ns: Nanos, kind: &str, name: &str, epoch: u64, detail: &str) -> Change {
@@ -35,7 +42,7 @@ fn probe(stream: &str, at: Nanos) -> Probe {
 }
 
 /// Three gateways leave and three come, one after the other.
-fn good() -> (Recorded, [CollectorsFound; 2]) {
+pub(in crate::drill) fn good() -> (Recorded, [CollectorsFound; 2]) {
     let mut all = Recorded::default();
     for (ns, name) in
         [(5 * SECOND, "steady-1"), (BEGIN, "change"), (END, "steady-2"), (35 * SECOND, "end")]
@@ -115,7 +122,7 @@ fn failed(ids: &[&str]) -> (Vec<String>, Verdict) {
     (ids.iter().map(|id| (*id).to_owned()).collect(), Verdict::Failed)
 }
 
-fn at_change(all: &mut Recorded) -> &mut Probe {
+pub(in crate::drill) fn at_change(all: &mut Recorded) -> &mut Probe {
     all.probes.iter_mut().find(|probe| probe.intended_ns > BEGIN + SECOND).unwrap()
 }
 
