@@ -38,6 +38,8 @@ pub struct Cell {
     shared: Arc<Shared>,
     braked: AtomicBool,
     members: AtomicUsize,
+    /// Collectors of this process that have a place under this Rollout.
+    followed: AtomicUsize,
     /// Somebody waits in a shard to be written.
     dirty: AtomicBool,
     context: ArcSwap<Context>,
@@ -73,6 +75,32 @@ pub struct Observation<'a> {
     pub about: About<'a>,
 }
 
+/// One collector that has a place under a Rollout, for as long as it is kept.
+#[derive(Debug)]
+pub struct Followed(Arc<Cell>);
+
+impl Followed {
+    /// One more.
+    pub fn new(cell: &Arc<Cell>) -> Self {
+        cell.followed.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(cell))
+    }
+}
+
+impl std::ops::Deref for Followed {
+    type Target = Arc<Cell>;
+
+    fn deref(&self) -> &Arc<Cell> {
+        &self.0
+    }
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        self.0.followed.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl fmt::Debug for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cell").field("key", &self.key).finish_non_exhaustive()
@@ -93,6 +121,7 @@ impl Cell {
             shared,
             braked: AtomicBool::new(false),
             members: AtomicUsize::new(0),
+            followed: AtomicUsize::new(0),
             dirty: AtomicBool::new(false),
             context: ArcSwap::from_pointee(context),
             shards: std::iter::repeat_with(Mutex::default).take(SHARDS).collect(),
@@ -128,6 +157,11 @@ impl Cell {
     /// How many collectors are known.
     pub fn len(&self) -> usize {
         self.members.load(Ordering::Relaxed)
+    }
+
+    /// Collectors of this process that have a place under it.
+    pub(super) fn followed(&self) -> u64 {
+        self.followed.load(Ordering::Relaxed) as u64
     }
 
     /// Whether nobody is known.

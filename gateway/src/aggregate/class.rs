@@ -18,6 +18,7 @@ const LEFT: u32 = 1 << 25;
 const TAKEN: u32 = 1 << 26;
 const CONTROL_DARK: u32 = 1 << 27;
 const NO_BUCKET: u32 = 1 << 28;
+const LONG_DARK: u32 = 1 << 29;
 
 impl Class {
     /// Counts nowhere.
@@ -41,6 +42,7 @@ impl Class {
             (meaning.foreign, FOREIGN),
             (meaning.failed, FAILED),
             (meaning.dark, DARK),
+            (meaning.long_dark, LONG_DARK),
             (meaning.unobserved, UNOBSERVED),
             (meaning.left, LEFT),
             (meaning.taken, TAKEN),
@@ -101,6 +103,7 @@ impl Class {
             condition: None,
             failed: has(FAILED),
             dark: has(DARK),
+            long_dark: has(LONG_DARK),
             unobserved: has(UNOBSERVED),
             left: has(LEFT),
             control_dark: has(CONTROL_DARK),
@@ -117,12 +120,14 @@ pub(super) fn add(sum: &mut Tally, part: &Tally) {
     let Tally {
         stages,
         taken,
+        long_dark,
         control,
         foreign,
         served_in_tier,
         no_bucket,
         duplicates,
         overflow,
+        awaited: _,
         replicas: _,
         braked: _,
     } = part;
@@ -133,6 +138,7 @@ pub(super) fn add(sum: &mut Tally, part: &Tally) {
         sum.add_all(part);
     }
     sum.taken += taken;
+    sum.long_dark += long_dark;
     sum.control.seen += control.seen;
     sum.control.dark += control.dark;
     sum.control.unobserved += control.unobserved;

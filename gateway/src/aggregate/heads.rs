@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use render::artefact::ContentHash;
 use render::rollout::evidence::{self, EvidenceKey, Millis, ReportKey, cohort_digest, halt_digest};
@@ -40,12 +41,14 @@ pub(super) struct Judging {
     processes: BTreeMap<u32, ProcessRow>,
     noted_ms: Millis,
     next_number: u32,
+    /// There was a head.
+    began: bool,
 }
 
 impl Judging {
     pub(super) fn new(shared: &Arc<Shared>, loaded: Loaded) -> Self {
         let settings = &shared.settings;
-        let now_ms = shared.evidence_since_ms;
+        let now_ms = shared.evidence_since_ms();
         let mut replicas = Replicas::new(now_ms, settings.expect_replicas, settings.forget_ms);
         let mut processes = loaded.processes;
         while processes.len() > REPLICAS_MAX {
@@ -72,6 +75,7 @@ impl Judging {
             processes,
             noted_ms: 0,
             next_number: loaded.cells.keys().max().map_or(0, |newest| newest + 1),
+            began: false,
         };
         let mut by_number = BTreeMap::new();
         for (number, (key, row)) in loaded.cells {
@@ -102,6 +106,11 @@ impl Judging {
         snapshot: &Snapshot,
         commit: &str,
     ) -> Box<[Arc<Cell>]> {
+        if !std::mem::replace(&mut self.began, true) {
+            shared.evidence_since_ms.store(now_ms, Ordering::Relaxed);
+            self.replicas.begin(now_ms);
+            self.owners = Arc::new(self.replicas.owners());
+        }
         let mut head = Vec::with_capacity(snapshot.rollouts.len());
         let mut keys = BTreeMap::new();
         for compiled in &snapshot.rollouts {
@@ -183,7 +192,7 @@ impl Judging {
                 earlier_until_ms: 0,
                 dark_after_ms: Millis::MAX,
                 grace_ms: shared.settings.grace_ms,
-                evidence_since_ms: shared.evidence_since_ms,
+                evidence_since_ms: shared.evidence_since_ms(),
             },
             owners: Arc::clone(&self.owners),
             seed: shared.seed,
@@ -199,12 +208,16 @@ impl Judging {
 
     /// Moves what is known to another key. Links that hold the old cell let go of it at the swap.
     fn rename(&mut self, shared: &Arc<Shared>, key: EvidenceKey, old: &Arc<Cell>) -> Arc<Cell> {
-        let mut row = old.state().row.clone();
+        let (mut row, entered_ms) = {
+            let state = old.state();
+            (state.row.clone(), state.entered_ms)
+        };
         row.origin = key.origin.clone();
         let number = self.next_number;
         self.next_number += 1;
         let cell = self.make_cell(shared, key, number, row);
-        old.move_to(shared.evidence_since_ms, &cell);
+        cell.state().entered_ms = entered_ms;
+        old.move_to(shared.evidence_since_ms(), &cell);
         if let Some(store) = &shared.store {
             store.drop_cell(old.number());
         }
@@ -295,7 +308,7 @@ impl Judging {
                 earlier_until_ms: began.earlier_until_ms,
                 dark_after_ms: terms.dark_after_ms,
                 grace_ms: terms.grace_ms,
-                evidence_since_ms: shared.evidence_since_ms,
+                evidence_since_ms: shared.evidence_since_ms(),
             },
             owners: Arc::clone(&self.owners),
             seed: shared.seed,
@@ -324,6 +337,7 @@ impl Judging {
         let from = series.cell(&[&rollout.id, "from"]);
         cell.set_convergence(Some(Convergence { to, from }));
         state.facts = Some(facts);
+        state.entered_ms.get_or_insert(now_ms);
         let braked = state.brake().is_some() || state.awaits_verdict;
         cell.set_braked(braked);
         drop(state);

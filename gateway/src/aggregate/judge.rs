@@ -1,5 +1,6 @@
 //! From a cell to its report: counted, judged, braked (rollouts.md, decisions 14 to 16).
 
+use std::fmt;
 use std::sync::Arc;
 
 use render::rollout::evidence::{self, Millis, ReportKey, Seat};
@@ -26,6 +27,10 @@ pub(super) struct State {
     pub(super) facts: Option<Facts>,
     /// The `halt` block was edited, and nothing was judged by it yet.
     pub(super) awaits_verdict: bool,
+    /// When it came into head; `None` while it is not in it.
+    pub(super) entered_ms: Option<Millis>,
+    /// Who is on its Tier in this process.
+    population: Option<Arc<dyn Population>>,
     report: Option<Arc<RolloutReport>>,
     listed: Listed,
 }
@@ -61,6 +66,12 @@ pub(super) struct Inputs<'i> {
     pub(super) proposal: Option<ProposalState>,
 }
 
+/// The collectors of one Tier, counted by whoever serves them.
+pub trait Population: fmt::Debug + Send + Sync {
+    /// How many there are, by the last place that each was given.
+    fn collectors(&self) -> u64;
+}
+
 /// Halted members by shard, kept while the shard says that nothing has changed.
 #[derive(Debug, Default)]
 struct Listed {
@@ -71,7 +82,15 @@ struct Listed {
 
 impl State {
     pub(super) fn new(row: CellRow) -> Self {
-        Self { row, facts: None, awaits_verdict: false, report: None, listed: Listed::default() }
+        Self {
+            row,
+            facts: None,
+            awaits_verdict: false,
+            entered_ms: None,
+            population: None,
+            report: None,
+            listed: Listed::default(),
+        }
     }
 
     /// The brake in force, for the `halt` block that is in head.
@@ -82,6 +101,8 @@ impl State {
     /// It has left head.
     pub(super) fn retire(&mut self) {
         self.facts = None;
+        self.entered_ms = None;
+        self.population = None;
         self.report = None;
         self.listed = Listed::default();
     }
@@ -116,8 +137,9 @@ impl Cell {
         if state.brake().is_some() {
             return;
         }
-        let tally = Tally { replicas: facts.replicas, ..self.tally() };
-        let times = State::times(facts, now_ms, self.shared().evidence_since_ms);
+        let awaited = self.awaited(&state, now_ms);
+        let tally = Tally { replicas: facts.replicas, awaited, ..self.tally() };
+        let times = State::times(facts, now_ms, self.shared().evidence_since_ms());
         if judge(&facts.terms, &tally, &times).kind == Kind::Abort {
             self.put_brake(&mut state, now_ms);
         }
@@ -136,11 +158,12 @@ impl Cell {
         facts.replicas = inputs.replicas.agreeing(&self.key().rollout, &facts.report_key);
         // Whoever put the brake on may have looked at the clock after our caller did.
         let brake_ms = state.row.brakes.get(&state.row.halt).map_or(0, |brake| brake.since_ms);
-        let since_ms = self.shared().evidence_since_ms;
+        let since_ms = self.shared().evidence_since_ms();
         let now_ms = now_ms.max(brake_ms).max(since_ms).max(facts.began.soak_since_ms);
         let (mut tally, halted) = self.count(now_ms, &mut state.listed);
         let facts = state.facts.as_ref()?.clone();
         tally.replicas = facts.replicas;
+        tally.awaited = self.awaited(state, now_ms);
         tally.braked = state.brake().is_some();
         let times = State::times(&facts, now_ms, since_ms);
         let mut verdict = judge(&facts.terms, &tally, &times);
@@ -179,6 +202,21 @@ impl Cell {
         let same = state.report.as_deref().is_some_and(|before| tells_the_same(before, &report));
         state.report = Some(Arc::clone(&report));
         Some((report, !same))
+    }
+
+    /// Who is on its Tier, by the head before this one, and has not been given a place under it yet.
+    /// Who was not heard for `dark_after` since is not waited for any longer.
+    fn awaited(&self, state: &State, now_ms: Millis) -> u64 {
+        let waits = state.facts.as_ref().zip(state.entered_ms).is_some_and(|(facts, since_ms)| {
+            now_ms < since_ms.saturating_add(facts.terms.dark_after_ms)
+        });
+        let population = state.population.as_ref().filter(|_| waits);
+        population.map_or(0, |tier| tier.collectors().saturating_sub(self.followed()))
+    }
+
+    /// Who is on its Tier in this process, from now on.
+    pub fn set_population(&self, population: Arc<dyn Population>) {
+        self.state().population = Some(population);
     }
 
     /// Counts and lists each shard at one moment, so that the list names those that are counted.

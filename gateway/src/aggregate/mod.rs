@@ -41,9 +41,9 @@ mod shard;
 mod sights;
 mod store;
 
-pub use cell::{About, Cell, Observation, RECORDS_MAX, TEXTS_MAX};
+pub use cell::{About, Cell, Followed, Observation, RECORDS_MAX, TEXTS_MAX};
 pub use heads::{DORMANT_CELLS_MAX, DORMANT_MS};
-pub use judge::tells_the_same;
+pub use judge::{Population, tells_the_same};
 
 use context::Seed;
 use heads::Judging;
@@ -150,7 +150,8 @@ struct Stored {
 pub(crate) struct Shared {
     settings: Settings,
     start: Now,
-    evidence_since_ms: Millis,
+    /// When evidence started: with the first head, since nobody can connect before it.
+    evidence_since_ms: AtomicU64,
     seed: Seed,
     /// A verdict is wanted at once.
     wake: Notify,
@@ -190,6 +191,10 @@ impl fmt::Debug for Shared {
 impl Shared {
     fn now_ms(&self, now: Now) -> Millis {
         aggregator_ms(self.start, now)
+    }
+
+    fn evidence_since_ms(&self) -> Millis {
+        self.evidence_since_ms.load(Ordering::Relaxed)
     }
 }
 
@@ -262,7 +267,7 @@ impl Aggregator {
             None => (None, None, Arc::default(), store::Loaded::default()),
         };
         let shared = Arc::new(Shared {
-            evidence_since_ms: aggregator_ms(now, now),
+            evidence_since_ms: AtomicU64::new(aggregator_ms(now, now)),
             settings,
             start: now,
             seed: Seed([fastrand::u64(..), fastrand::u64(..)]),

@@ -126,6 +126,19 @@ impl Replicas {
         });
     }
 
+    /// Evidence starts now, not when the process did: the collectors of those before it can only come
+    /// back from now on.
+    pub(super) fn begin(&mut self, now_ms: Millis) {
+        for replica in self.known.values_mut() {
+            if let Owner::Gone { at_ms, .. } = &mut replica.owner
+                && *at_ms == self.evidence_since_ms
+            {
+                *at_ms = now_ms;
+            }
+        }
+        self.evidence_since_ms = now_ms;
+    }
+
     /// What time alone changes. Whether anything did.
     pub(super) fn handle_timeout(&mut self, now_ms: Millis) -> bool {
         self.settle(now_ms)
@@ -247,6 +260,16 @@ mod tests {
         assert_eq!(replicas.owners().of(9), Owner::Gone { since_ms: 900, at_ms: 1_000 });
         replicas.hello(4_000_000, 2, "b");
         assert!(replicas.owners().reports(2));
+    }
+
+    #[test]
+    fn evidence_that_starts_late_waits_for_the_collectors_of_those_before_it() {
+        let mut replicas = replicas(1);
+        replicas.predecessor(9, "a", 900);
+        replicas.begin(61_000);
+        assert_eq!(replicas.owners().of(9), Owner::Gone { since_ms: 900, at_ms: 61_000 });
+        assert_eq!(replicas.owners().of(77), Owner::Gone { since_ms: 61_000, at_ms: 61_000 });
+        assert!(replicas.owners().reports(1));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use proto::session::Delivery;
 use render::snapshot::{Arm, Snapshot};
 
 use super::head::Head;
+use crate::aggregate::Population;
 
 /// Every arm, in the order that counts are kept in.
 pub const ARMS: [Arm; 4] = [Arm::To, Arm::From, Arm::None, Arm::Unmatched];
@@ -81,6 +82,11 @@ impl Cells {
         Self { tier, counts: Default::default(), generation: AtomicU32::new(0) }
     }
 
+    fn total(&self) -> u64 {
+        let sum: i64 = self.counts.iter().flatten().map(|cell| cell.load(Ordering::Relaxed)).sum();
+        u64::try_from(sum).unwrap_or(0)
+    }
+
     fn count(&self) -> TierCount {
         // A collector that moves while this runs may be seen at neither place or at both.
         let count = |cell: &AtomicI64| u64::try_from(cell.load(Ordering::Relaxed)).unwrap_or(0);
@@ -92,6 +98,12 @@ impl Cells {
 
     fn is_empty(&self) -> bool {
         self.counts.iter().flatten().all(|cell| cell.load(Ordering::Relaxed) == 0)
+    }
+}
+
+impl Population for Cells {
+    fn collectors(&self) -> u64 {
+        self.total()
     }
 }
 
@@ -173,6 +185,16 @@ impl Head {
         };
         let cell = arm * DELIVERIES.len() as u8 + delivery;
         Place { slot, cell: NonZeroU8::MIN.saturating_add(cell) }
+    }
+
+    /// Tells the evidence of each Rollout who is on its Tier.
+    pub(super) fn introduce_populations(&self) {
+        for (compiled, evidence) in self.snapshot.rollouts.iter().zip(&self.evidence) {
+            let slot = self.slots.get(compiled.tier as usize);
+            if let Some(cells) = slot.and_then(|slot| self.cells.get(*slot as usize)) {
+                evidence.set_population(Arc::clone(cells) as Arc<dyn Population>);
+            }
+        }
     }
 
     fn cell(&self, place: Place) -> Option<&AtomicI64> {

@@ -209,6 +209,7 @@ impl Server {
         } else {
             Head::again(&previous, meta, self.metrics, known)
         };
+        head.introduce_populations();
         let installed = Installed { generation: head.generation, changed };
         let head = Arc::new(head);
         self.head.store(Arc::clone(&head));

@@ -21,7 +21,7 @@ use render::snapshot::{Arm, CompiledRollout, TierEntry};
 use super::decide::Placed;
 use super::head::{Head, dark_after};
 use super::versions::{VersionId, Versions};
-use crate::aggregate::{About, Aggregator, Cell, Ticket};
+use crate::aggregate::{About, Aggregator, Followed, Ticket};
 use crate::clock::Now;
 
 /// A sign of life that comes so long after the candidate was sent shows that its bytes have arrived
@@ -31,7 +31,7 @@ pub const OFFER_ARRIVES_SECONDS: Seconds = 2;
 /// A collector that evidence is gathered of.
 #[derive(Debug)]
 pub(super) struct Tracked {
-    cell: Arc<Cell>,
+    cell: Followed,
     identity: Identity,
     session: Session,
     /// What was told last of what may change at any time; `None` before the first.
@@ -142,7 +142,7 @@ impl Teller<'_> {
         let gone = Leave { conn: Conn::Lost, outside: true, heard: 0 };
         let before = self.leave(agent, gone);
         let tracked = Tracked {
-            cell: Arc::clone(cell),
+            cell: Followed::new(cell),
             identity,
             session: self.aggregator.begin_session(self.now),
             told: None,

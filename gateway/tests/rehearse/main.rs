@@ -49,6 +49,7 @@ macro_rules! scenarios {
 
 scenarios! {
     a_healthy_cohort_advances_stage_by_stage_and_completes: "healthy",
+    a_failure_while_the_head_spreads_is_one_of_all_and_blocks: "early",
     one_failed_of_twenty_blocks_and_nothing_is_proposed: "blocked",
     two_failed_of_twenty_put_the_brake_on_and_an_abort_is_proposed: "abort",
     failed_for_another_hash_halts_nobody: "other-hash",
@@ -59,6 +60,7 @@ scenarios! {
     a_member_that_dies_with_the_offer_in_its_hands_went_dark: "taken",
     a_member_that_freezes_with_the_offer_in_its_hands_went_dark: "frozen",
     an_outage_of_both_arms_is_not_an_abort: "outage",
+    an_outage_that_ends_no_connection_is_not_an_abort: "outage-silent",
     a_dark_member_that_returns_clears: "return",
     what_failed_blocks_after_a_kill: "restart",
     a_drained_gateway_makes_nobody_dark: "drained",

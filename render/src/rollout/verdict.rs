@@ -116,6 +116,10 @@ pub struct Tally {
     pub stages: Vec<Counts>,
     /// Served members on the candidate or taking it, dark ones included.
     pub taken: u64,
+    /// Of the dark members, those that were dark for a third of `dark_after` already. An outage
+    /// reaches everybody at one moment, but who is silent since its last heartbeat turns dark up to
+    /// one heartbeat sooner than another: these are compared with the control group.
+    pub long_dark: u64,
     /// The control group.
     pub control: Control,
     /// Foreign members: read, never judged.
@@ -126,6 +130,9 @@ pub struct Tally {
     pub no_bucket: u64,
     /// Live uids that share a collector's identity with another live one.
     pub duplicates: u64,
+    /// Collectors that were on the Tier before a head brought this Rollout, and have no place under
+    /// it yet: nobody knows which of them are members.
+    pub awaited: u64,
     /// Collectors that found no room, see `docs/limits.md`.
     pub overflow: u64,
     /// Distinct replicas that report the same report key as the judge, itself included.
@@ -166,7 +173,7 @@ pub struct Verdict {
     pub dark: u64,
     /// e: what went dark beyond the control group's rate and two deviations.
     pub dark_beyond_control: u64,
-    /// So many halted members abort; 0 when none are seen.
+    /// So many halted members abort; 0 when none are seen. Of members that are awaited too.
     pub aborts_at: u64,
     /// How long the stage has soaked. This alone changes with every tick.
     pub soaked_ms: Millis,

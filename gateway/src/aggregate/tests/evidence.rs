@@ -225,3 +225,13 @@ fn a_vanished_replica_leaves_its_collectors_unobserved_until_another_has_them() 
     assert_eq!(scene.report(249).tally.stages[0].dark, 0);
     assert_eq!(scene.report(250).tally.stages[0].dark, 1, "dark_after and grace later");
 }
+
+#[test]
+fn evidence_starts_with_the_first_head() {
+    let aggregator = Aggregator::in_memory(settings(), Metrics::leak(), at(0));
+    let mut scene = Scene { aggregator, cell: None };
+    scene.head(120, &Head::new());
+    assert_eq!(scene.report(121).times.evidence_since_ms, START + 120_000);
+    scene.head(130, &Head::new());
+    assert_eq!(scene.report(131).times.evidence_since_ms, START + 120_000);
+}

@@ -179,6 +179,9 @@ fn notes(report: &RolloutReport) -> Vec<String> {
     note(tally.foreign.from, &|| {
         format!("{} Foreign are still on the base: lag, never failure", tally.foreign.from)
     });
+    note(tally.awaited, &|| {
+        format!("{} more collectors of the Tier have no place under it yet", tally.awaited)
+    });
     note(tally.no_bucket, &|| {
         format!("a hash attribute is missing on {}, so no percent admits them", tally.no_bucket)
     });

@@ -347,3 +347,65 @@ proptest! {
         }
     }
 }
+
+/// A head that brings a Rollout reaches one collector after the other: the first that fails is not
+/// all there is.
+#[test]
+fn one_failure_while_a_head_is_pushed_is_not_one_of_one() {
+    let everybody: Vec<String> = (0..20).map(|n| format!("h{n}")).collect();
+    let everybody: Vec<&str> = everybody.iter().map(String::as_str).collect();
+    // The other Tier has the name kept that the Cohort asks for.
+    let base = Estate::new().tier("a/one", &[("tier", "one")], BASE).tier(
+        "z/z",
+        &[("host.name", "nobody")],
+        "z: 1\n",
+    );
+    let mut world = World::new(&base);
+    let links: Vec<_> = (0..20).map(|_| world.link()).collect();
+    for (n, link) in (0..).zip(&links) {
+        world.send(*link, &status(hello(n, 0, 0), (BASE, Applied)));
+    }
+    world.now = SETTLED;
+    let staged = base.rollout("a/one", estate::hosts(&everybody), NEXT);
+    world.server.install(staged.compile(), HeadMeta::default(), now(world.now));
+    let fail = |world: &World, n: u32| {
+        let link = links[n as usize];
+        world.on(link, |link| {
+            let mut ignore = |_| ControlFlow::Continue(());
+            world.server.redecide(link, now(world.now), &mut ignore)
+        });
+        world.send(link, &with_status(message(n, 1), NEXT, Failed));
+        world.judge();
+    };
+    let awaited = |world: &World| {
+        world.server.aggregator().reports().values().map(|report| report.tally.awaited).sum::<u64>()
+    };
+
+    fail(&world, 0);
+    assert!(!world.is_braked(), "one of twenty");
+    assert_eq!(awaited(&world), 19);
+    assert_eq!(world.push().len(), 19);
+    world.judge();
+    assert_eq!((awaited(&world), world.is_braked()), (0, false));
+    fail(&world, 1);
+    assert!(world.is_braked(), "two of twenty");
+}
+
+#[test]
+fn who_says_nothing_for_long_is_not_waited_for() {
+    let base = Estate::new().tier("a/one", &[("tier", "one")], BASE);
+    let mut world = World::new(&base);
+    for n in 0..20 {
+        world.poll(&status(hello(n, 0, 0), (BASE, Applied)));
+    }
+    world.now = SETTLED;
+    // Nothing was kept of the name that this Cohort asks for: each is asked at its next poll.
+    world.install(&base.rollout("a/one", estate::hosts(&["h0"]), NEXT));
+    world.poll(&status(hello(0, 0, 1), (NEXT, Failed)));
+    world.judge();
+    assert!(!world.is_braked(), "19 others may be members");
+    world.now += 91;
+    world.poll(&message(0, 2));
+    world.judge();
+    assert!(world.is_braked(), "nobody else came");
+}

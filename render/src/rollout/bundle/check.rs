@@ -135,6 +135,9 @@ impl Check<'_> {
                 tally.taken, members.dark
             )
         });
+        self.demand(tally.long_dark <= members.dark, || {
+            format!("long_dark is {}, {} are dark", tally.long_dark, members.dark)
+        });
         let control = &tally.control;
         self.demand(control.dark <= control.seen && control.unobserved <= control.seen, || {
             format!("more of the control group than the {} that are seen", control.seen)
@@ -146,9 +149,10 @@ impl Check<'_> {
                 tally.served_in_tier
             )
         });
-        self.demand(all.saturating_add(tally.foreign.seen) <= COUNT_MAX, || {
-            format!("more than {COUNT_MAX} collectors")
-        });
+        self.demand(
+            all.saturating_add(tally.foreign.seen).saturating_add(tally.awaited) <= COUNT_MAX,
+            || format!("more than {COUNT_MAX} collectors"),
+        );
     }
 
     fn row(&mut self, name: &str, row: &Counts) {

@@ -46,11 +46,13 @@ fn report() -> RolloutReport {
     let tally = Tally {
         stages: vec![first, second],
         taken: 34,
+        long_dark: 1,
         control: Control { seen: 60, dark: 1, unobserved: 0 },
         foreign: Counts { seen: 3, to: 1, from: 2, ..Counts::default() },
         served_in_tier: 100,
         no_bucket: 2,
         duplicates: 1,
+        awaited: 0,
         overflow: 0,
         replicas: 2,
         braked: false,
@@ -252,6 +254,7 @@ fn each_thing_that_does_not_add_up_is_named() {
     check(&|report| report.tally.foreign.dark = 1, "Foreign members are judged");
     check(&|report| report.tally.taken = 33, "taken is 33");
     check(&|report| report.tally.taken = 36, "taken is 36");
+    check(&|report| report.tally.long_dark = 2, "long_dark is 2");
     check(&|report| report.tally.control.dark = 61, "more of the control group");
     check(&|report| report.tally.served_in_tier = 99, "served_in_tier is 99");
     check(&|report| report.tally.stages[0].failed = 11, "11 failed and 0 dark of 10 seen");

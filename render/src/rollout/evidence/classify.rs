@@ -69,6 +69,9 @@ pub struct Class {
     pub failed: bool,
     /// It has one that an outage may explain: in D.
     pub dark: bool,
+    /// In D, and silent for a third of `dark_after` more: in e where there is a control group to
+    /// compare it with (`docs/adr/0010-who-is-compared-with-whom.md`).
+    pub long_dark: bool,
     /// Its replica does not report: all this is as last known.
     pub unobserved: bool,
     /// It said farewell.
@@ -94,8 +97,12 @@ pub struct Class {
 pub fn classify(record: &Record, context: &Context, owner: Owner) -> Class {
     let hush = Hush::of(record, context, owner);
     let class = hush.class(record, context, owner, context.now_ms);
-    let ripens = if class.left { Some(hush.left_counts_until(context)) } else { hush.ripe_ms };
-    let next_ms = ripens.filter(|&ripens| {
+    let ripens = if class.left {
+        [Some(hush.left_counts_until(context)), None]
+    } else {
+        [hush.ripe_ms, hush.long_ms(context)]
+    };
+    let next_ms = ripens.into_iter().flatten().find(|&ripens| {
         ripens > context.now_ms && hush.class(record, context, owner, ripens) != class
     });
     Class { next_ms, ..class }
@@ -152,6 +159,11 @@ impl Hush {
             }),
         };
         Self { heard_ms: Some(heard_ms), began_ms, ripe_ms }
+    }
+
+    /// When its silence has lasted a third of `dark_after` longer than it takes to be dark.
+    fn long_ms(&self, context: &Context) -> Option<Millis> {
+        Some(self.ripe_ms?.saturating_add(context.dark_after_ms / 3))
     }
 
     /// Decision 11: who left leaves *seen* after this.
@@ -226,6 +238,7 @@ impl Hush {
             condition: condition.map(|condition| condition.name()),
             failed: condition.is_some() && !dark,
             dark,
+            long_dark: dark && self.long_ms(context).is_some_and(|long_ms| long_ms <= now_ms),
             unobserved: counts && !left && matches!(owner, Owner::Unobserved { .. }),
             left,
             control_dark,

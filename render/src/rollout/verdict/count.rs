@@ -100,6 +100,9 @@ impl Tally {
                     if class.taken {
                         change(&mut self.taken);
                     }
+                    if class.long_dark {
+                        change(&mut self.long_dark);
+                    }
                 }
             }
             Seat::Control => {

@@ -7,7 +7,8 @@ use crate::rollout::words::{moment, span};
 /// What the evidence comes to. The first of these that holds (decision 14; F failed, D dark, e
 /// dark beyond the control group):
 ///
-/// 1. **abort**: some are seen, and 100 (F + e) ≥ `abort_at_percent` · seen. For `dark_after` +
+/// 1. **abort**: some are seen, and 100 (F + e) ≥ `abort_at_percent` · (seen + expected), where of
+///    the collectors that are awaited as many are expected to be members as of those that are not. For `dark_after` +
 ///    grace after evidence started an abort is not *newly* reached: only where the brake is on
 ///    already (decision 9).
 /// 2. **blocked**: F or D is not empty.
@@ -21,7 +22,9 @@ use crate::rollout::words::{moment, span};
 /// The sentence why changes only when something besides the time of day does.
 pub fn judge(terms: &Terms, tally: &Tally, times: &Times) -> Verdict {
     let members = tally.members();
-    let beyond = unexplained(members.dark, tally.taken, &tally.control);
+    let compared = tally.control.seen >= CONTROL_MIN;
+    let dark = if compared { tally.long_dark } else { members.dark };
+    let beyond = unexplained(dark, tally.taken, &tally.control);
     let case = Case { terms, tally, times, members, beyond };
     let (kind, why) = case
         .abort()
@@ -172,15 +175,26 @@ impl Case<'_> {
     }
 
     fn is_past_threshold(&self) -> bool {
-        let seen = u128::from(self.members.seen);
         let halted = u128::from(self.members.failed) + u128::from(self.beyond);
-        seen > 0 && 100 * halted >= u128::from(self.terms.abort_at_percent) * seen
+        let of = u128::from(self.terms.abort_at_percent) * self.in_all();
+        self.members.seen > 0 && 100 * halted >= of
     }
 
     /// The least number of halted members past the threshold.
     fn aborts_at(&self) -> u64 {
-        let of = u128::from(self.terms.abort_at_percent) * u128::from(self.members.seen);
+        let of = u128::from(self.terms.abort_at_percent) * self.in_all();
         u64::try_from(of.div_ceil(100)).unwrap_or(u64::MAX)
+    }
+
+    /// Members that are seen, and those that are to be expected of the collectors that are awaited:
+    /// as many as of those that have a place, rounded up.
+    fn in_all(&self) -> u128 {
+        let seen = u128::from(self.members.seen);
+        if seen == 0 {
+            return 0;
+        }
+        let placed = u128::from(self.tally.served_in_tier) + u128::from(self.tally.foreign.seen);
+        seen + (seen * u128::from(self.tally.awaited)).div_ceil(placed.max(seen))
     }
 
     fn never_advances(&self) -> bool {
@@ -224,6 +238,10 @@ impl Case<'_> {
                 ", {} of them beyond the control group's rate ({} of {} dark)",
                 self.beyond, self.tally.control.dark, self.tally.control.seen
             ));
+        }
+        if self.tally.awaited > 0 {
+            let awaited = self.tally.awaited;
+            text.push_str(&format!(", while {awaited} more of the Tier get their place"));
         }
         text
     }

@@ -57,6 +57,7 @@ fn with_failed(mut tally: Tally, failed: u64) -> Tally {
 
 fn with_dark(mut tally: Tally, dark: u64) -> Tally {
     tally.stages[0].dark = dark;
+    tally.long_dark = dark;
     tally
 }
 

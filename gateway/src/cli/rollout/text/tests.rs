@@ -137,6 +137,7 @@ fn an_abort_with_its_brake_and_many_halted() {
         report.braked_since_ms = Some(NOON - 7 * MINUTE);
         let row = &mut report.tally.stages[1];
         (row.to, row.from, row.failed, row.dark) = (8, 10, 9, 2);
+        report.tally.long_dark = 2;
         report.halted = (0..9)
             .map(|n| member("failed", "bind: address in use", &format!("b-{n}"), n))
             .collect();

@@ -69,7 +69,11 @@ fn goes_dark_at(
     assert_eq!(before.next_ms, Some(dark_ms));
     let after = classify(record, &context_of(dark_ms), owner);
     assert!(after.counts && after.dark && after.taken && !after.failed, "{after:?}");
-    assert_eq!((after.condition, after.next_ms), (Some("went_dark"), None));
+    let long_ms = dark_ms + context_of(dark_ms).dark_after_ms / 3;
+    assert_eq!((after.condition, after.next_ms), (Some("went_dark"), Some(long_ms)));
+    assert!(!after.long_dark && !classify(record, &context_of(long_ms - 1), owner).long_dark);
+    let long = classify(record, &context_of(long_ms), owner);
+    assert!(long.long_dark && long.dark && long.next_ms.is_none(), "{long:?}");
     assert!(classify(record, &context_of(dark_ms + 1_000 * SOAK), owner).dark, "until it is heard");
 }
 

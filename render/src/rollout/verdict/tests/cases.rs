@@ -51,6 +51,37 @@ fn e05_a_tenth_of_the_seen_members_aborts_and_fewer_block() {
 }
 
 #[test]
+fn who_has_no_place_yet_may_be_a_member_too() {
+    let early = |awaited| Tally { awaited, ..with_failed(tally(1, 0), 1) };
+    let verdict = judge(&terms(), &early(19), &soaked());
+    assert_eq!((verdict.kind, verdict.aborts_at), (Kind::Blocked, 2));
+    assert_eq!(
+        verdict.why,
+        "1 of 1 member failed, while 19 more of the Tier get their place; 2 would abort"
+    );
+    assert_eq!(kind(&early(9), &soaked()), Kind::Abort, "one of ten, whoever else is a member");
+    // 4 of 44 that have a place are members, so 4 more of another 44 are to be expected.
+    let mut among_others = Tally { awaited: 44, ..with_failed(tally(4, 0), 1) };
+    among_others.control.seen = 40;
+    among_others.served_in_tier = 44;
+    assert_eq!(judge(&terms(), &among_others, &soaked()).aborts_at, 1);
+    assert_eq!(kind(&among_others, &soaked()), Kind::Abort);
+}
+
+#[test]
+fn who_is_dark_for_a_moment_is_not_compared_with_the_control_group_yet() {
+    let mut tally = with_dark(tally(20, 0), 4);
+    tally.long_dark = 1;
+    assert_eq!(kind(&tally, &soaked()), Kind::Abort, "without a control group there is no outage");
+    tally.control.seen = 20;
+    tally.served_in_tier = 40;
+    let verdict = judge(&terms(), &tally, &soaked());
+    assert_eq!((verdict.kind, verdict.dark, verdict.dark_beyond_control), (Kind::Blocked, 4, 1));
+    tally.long_dark = 2;
+    assert_eq!(kind(&tally, &soaked()), Kind::Abort);
+}
+
+#[test]
 fn e07_a_dark_member_among_twenty_blocks_also_before_the_soak_ends() {
     for times in [after(HOUR), soaked()] {
         let verdict = judge(&terms(), &with_dark(tally(20, 0), 1), &times);

@@ -22,12 +22,16 @@ fn slow(terms: &Terms, tally: &Tally, times: &Times) -> Kind {
     let e = if tally.control.seen < 20 {
         dark
     } else {
-        0.max(dark as i64 - explained(tally.taken, &tally.control) as i64) as u64
+        0.max(tally.long_dark as i64 - explained(tally.taken, &tally.control) as i64) as u64
     };
+    // Of those that are awaited, as many are members as of those that are not.
+    let placed = tally.served_in_tier + tally.foreign.seen;
+    let in_all = (0..).find(|all| all * placed >= seen * (placed + tally.awaited)).unwrap();
     let late = terms.dark_after_ms + terms.grace_ms;
     let young = times.now_ms < times.evidence_since_ms + late;
 
-    let past_threshold = seen > 0 && 100 * (failed + e) >= u64::from(terms.abort_at_percent) * seen;
+    let past_threshold =
+        seen > 0 && 100 * (failed + e) >= u64::from(terms.abort_at_percent) * in_all;
     let newly_reached = !tally.braked;
     if past_threshold && !(young && newly_reached) {
         return Kind::Abort;
@@ -84,6 +88,8 @@ fn all_small_counts_are_judged_as_decided() {
                             let tally = Tally {
                                 stages: vec![Counts::default(), row],
                                 taken: to.max(dark),
+                                long_dark: dark - dark / 3,
+                                awaited: (failed + to) % 3,
                                 control: Control { seen: all, dark: silent, unobserved: 0 },
                                 served_in_tier: seen + all,
                                 replicas: 1,
@@ -153,7 +159,7 @@ fn class() -> impl Strategy<Value = Class> {
     use Reading::{From, Other, Taking, To, Unknown};
     let seat =
         prop_oneof![(0..2_u16).prop_map(Seat::Stage), Just(Seat::Control), Just(Seat::Outside)];
-    (seat, prop::sample::select(vec![Taking, To, From, Other, Unknown]), any::<[bool; 8]>())
+    (seat, prop::sample::select(vec![Taking, To, From, Other, Unknown]), any::<[bool; 9]>())
         .prop_map(|(seat, arm, flags)| Class {
             counts: flags[0] && seat != Seat::Outside,
             seat,
@@ -162,6 +168,7 @@ fn class() -> impl Strategy<Value = Class> {
             condition: None,
             failed: flags[2],
             dark: flags[3] && !flags[2],
+            long_dark: flags[3] && !flags[2] && flags[8],
             unobserved: flags[4],
             left: flags[5],
             control_dark: flags[6],
@@ -215,6 +222,7 @@ proptest! {
                 row(&|class| member(class) && class.seat == Seat::Stage(1)),
             ],
             taken: count(&|class| member(class) && class.taken),
+            long_dark: count(&|class| member(class) && class.long_dark),
             control: Control {
                 seen: count(&control),
                 dark: count(&|class| control(class) && class.control_dark),
