@@ -63,11 +63,12 @@ impl fmt::Display for super::Outcome {
         }
         writeln!(f, "verdicts  {}", self.verdicts.join(", "))?;
         writeln!(f, "branches  {}", self.branches.join(", "))?;
-        writeln!(
-            f,
-            "bundles   {} verified, and refused with a changed figure",
-            self.bundles_verified
-        )?;
+        if self.bundles_verified == 0 {
+            writeln!(f, "bundles   none")?;
+        } else {
+            let bundles = self.bundles_verified;
+            writeln!(f, "bundles   {bundles} verified, and refused with a changed figure")?;
+        }
         match &self.deviation {
             None => writeln!(f, "as the scenario says"),
             Some(deviation) => writeln!(f, "NOT as the scenario says: {deviation}"),

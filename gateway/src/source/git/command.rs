@@ -112,7 +112,7 @@ impl Git {
             return Err(GitError::TooMuch { command, limit });
         }
         if !status.success() {
-            let said = self.without_credentials(String::from_utf8_lossy(&said).trim());
+            let said = brief(&self.without_credentials(String::from_utf8_lossy(&said).trim()));
             return Err(GitError::Failed { command, said });
         }
         Ok(out)
@@ -167,6 +167,18 @@ impl Git {
 
 /// Largest answer of a command that answers in a few words.
 const TEXT_BYTES_MAX: u64 = 64 << 10;
+
+/// What people read of it: a damaged repository can say a thousand lines.
+const SAID_LINES_MAX: usize = 12;
+
+fn brief(said: &str) -> String {
+    let left_out = said.lines().count().saturating_sub(SAID_LINES_MAX);
+    if left_out == 0 {
+        return said.to_owned();
+    }
+    let kept: Vec<&str> = said.lines().take(SAID_LINES_MAX).collect();
+    format!("{}\n(and {left_out} lines more)", kept.join("\n"))
+}
 
 fn name(arguments: &[&str]) -> String {
     let mut words = arguments.iter();
@@ -233,5 +245,19 @@ fn kill(group: Option<Pid>) {
     if let Some(group) = group {
         // It may have ended by itself a moment ago.
         let _ = rustix::process::kill_process_group(group, Signal::KILL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_thousand_lines_the_first_are_told() {
+        assert_eq!(brief("fatal: no\nsuch thing"), "fatal: no\nsuch thing");
+        let long: String = (0..1_000).map(|n| format!("error: object {n} is missing\n")).collect();
+        let told = brief(&long);
+        assert!(told.starts_with("error: object 0 is missing\nerror: object 1 is missing"));
+        assert!(told.ends_with("error: object 11 is missing\n(and 988 lines more)"), "{told}");
     }
 }
