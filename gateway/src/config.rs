@@ -7,13 +7,28 @@ use std::time::Duration;
 
 use crate::propose::config::ProposeConfig;
 
+/// What every role needs that reads an estate and judges its Rollouts.
+#[derive(Clone, Debug)]
+pub struct CoreConfig {
+    /// Where the head comes from.
+    pub source: SourceConfig,
+    /// The operator's listener.
+    pub admin: AdminConfig,
+    /// How Rollouts are judged, and what outlives the process.
+    pub evidence: EvidenceConfig,
+    /// Worker threads; `None` is one per core.
+    pub workers: Option<NonZeroUsize>,
+    /// How verdicts become branches; `None` proposes nothing.
+    pub propose: Option<ProposeConfig>,
+}
+
 /// Everything `gateway serve` needs (serving.md decisions 1, 9, 10, 14, 15, 16).
 #[derive(Clone, Debug)]
 pub struct ServeConfig {
+    /// Source, operators, evidence.
+    pub core: CoreConfig,
     /// Where collectors connect, both transports; port 0 takes a free one.
     pub listen: SocketAddr,
-    /// Where the head comes from.
-    pub source: SourceConfig,
     /// Limits and rates of links.
     pub links: LinkConfig,
     /// How the process ends.
@@ -24,16 +39,8 @@ pub struct ServeConfig {
     pub token_file: Option<PathBuf>,
     /// Several replicas on one port (`SO_REUSEPORT`).
     pub reuse_port: bool,
-    /// `L` of the answer header `Tidegate-Instance: L/version/incarnation`; `None` sends none.
+    /// What this replica is called; with an uplink, as its certificate says.
     pub instance_label: Option<String>,
-    /// The operator's listener.
-    pub admin: AdminConfig,
-    /// How Rollouts are judged, and what outlives the process.
-    pub evidence: EvidenceConfig,
-    /// Worker threads; `None` is one per core.
-    pub workers: Option<NonZeroUsize>,
-    /// How verdicts become branches; `None` proposes nothing.
-    pub propose: Option<ProposeConfig>,
 }
 
 /// Where the served tree is read, and how often.

@@ -17,6 +17,7 @@ fn main() -> ExitCode {
     match cli.command {
         Command::Serve(arguments) => gateway::start::serve(*arguments),
         Command::Rollout(arguments) => gateway::cli::rollout::run(*arguments),
+        Command::Certs(arguments) => gateway::cli::certs::run(arguments),
         Command::Token(arguments) => match arguments.command {
             TokenCommand::New(new) => match new.text() {
                 Ok(text) => {

@@ -4,6 +4,8 @@ use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
 
+pub mod certs;
+pub mod flags;
 pub mod rollout;
 pub mod serve;
 pub mod token;
@@ -28,6 +30,8 @@ pub enum Command {
     Rollout(Box<rollout::RolloutArgs>),
     /// Make bearer tokens for collectors and operators.
     Token(token::TokenArgs),
+    /// Make certificates for trying TLS and the uplink out.
+    Certs(certs::CertsArgs),
 }
 
 impl Cli {

@@ -1,68 +1,27 @@
 //! `gateway serve`: every flag, and how they become a [`ServeConfig`].
 
-use std::net::{SocketAddr, ToSocketAddrs};
+use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{ArgGroup, Args, ValueEnum};
+use clap::Args;
 
+use super::flags::admin::AdminArgs;
+use super::flags::evidence::EvidenceArgs;
+use super::flags::process::ProcessArgs;
+use super::flags::propose::ProposeArgs;
+use super::flags::source::SourceArgs;
+use super::flags::{ConfigError, address, instance_label};
 use super::value;
-use crate::config::{self, AdminConfig, DrainConfig, EvidenceConfig, LinkConfig, Place};
-use crate::config::{ServeConfig, SourceConfig, TlsConfig};
-use crate::propose::config::{Author, ForgeConfig, ForgeKind, ProposeConfig};
+use crate::config::{self, CoreConfig, DrainConfig, LinkConfig, ServeConfig, TlsConfig};
 
 /// Flags of `gateway serve`; each can also be set by its environment variable.
 #[derive(Debug, Args)]
-#[command(group(ArgGroup::new("source").args(["estate", "repo", "snapshot"]).required(true)))]
 pub struct ServeArgs {
-    /// Serve the rendered tree of this directory. It is read again when a file in it changes, and
-    /// taken once two reads 200 ms apart are equal.
-    #[arg(long, value_name = "DIR", env = "TIDEGATE_ESTATE", help_heading = SOURCE)]
-    pub estate: Option<PathBuf>,
-
-    /// Serve the rendered tree of this git repository (https, ssh or file URL, host:path, or an
-    /// absolute path). Credentials are those that git itself finds; it never prompts.
-    #[arg(long, value_name = "URL", env = "TIDEGATE_REPO", help_heading = SOURCE)]
-    #[arg(allow_hyphen_values = true)]
-    pub repo: Option<String>,
-
-    /// Serve a file that 'render snapshot' wrote; refused when its group or others may write it.
-    #[arg(long, value_name = "FILE", env = "TIDEGATE_SNAPSHOT", help_heading = SOURCE)]
-    pub snapshot: Option<PathBuf>,
-
-    /// Branch, tag or full ref of --repo [default: the remote's HEAD].
-    #[arg(long = "ref", value_name = "REF", env = "TIDEGATE_REF", help_heading = SOURCE)]
-    #[arg(conflicts_with_all = ["estate", "snapshot"])]
-    pub reference: Option<String>,
-
-    /// Folder of the estate inside --repo [default: its root].
-    #[arg(long, value_name = "FOLDER", env = "TIDEGATE_PATH", help_heading = SOURCE)]
-    #[arg(conflicts_with_all = ["estate", "snapshot"])]
-    pub path: Option<String>,
-
-    /// Where --repo keeps its bare clone between runs. A clone of another remote in it is replaced
-    /// [default: a temporary directory, removed on exit].
-    #[arg(long, value_name = "DIR", env = "TIDEGATE_CACHE", help_heading = SOURCE)]
-    #[arg(conflicts_with_all = ["estate", "snapshot"])]
-    pub cache: Option<PathBuf>,
-
-    /// Ed25519 public key (PEM) that must have signed --snapshot [default: signatures are not
-    /// asked for].
-    #[arg(long, value_name = "FILE", env = "TIDEGATE_SNAPSHOT_KEY", help_heading = SOURCE)]
-    #[arg(conflicts_with_all = ["estate", "repo"])]
-    pub snapshot_key: Option<PathBuf>,
-
-    /// Time between two looks at the source, such as 30s or 1m30s [default: 30s for --repo, 2s for
-    /// --estate and --snapshot].
-    #[arg(long, value_name = "DURATION", env = "TIDEGATE_FETCH_INTERVAL", help_heading = SOURCE)]
-    #[arg(value_parser = value::interval, allow_hyphen_values = true)]
-    pub fetch_interval: Option<Duration>,
-
-    /// Longest that one git command may take before it is killed; the head in force stays.
-    #[arg(long, value_name = "DURATION", env = "TIDEGATE_FETCH_TIMEOUT", help_heading = SOURCE)]
-    #[arg(value_parser = value::interval, allow_hyphen_values = true, default_value = "2m")]
-    pub fetch_timeout: Duration,
+    /// Where the head comes from.
+    #[command(flatten)]
+    pub source: SourceArgs,
 
     /// Address for collectors, WebSocket and HTTP; port 0 takes a free one. Anything but loopback
     /// needs TLS and a credential.
@@ -123,7 +82,8 @@ pub struct ServeArgs {
     #[arg(value_parser = value::duration, allow_hyphen_values = true, default_value = "30s")]
     pub drain: Duration,
 
-    /// Add 'Tidegate-Instance: LABEL/version/incarnation' to answers [default: no such header].
+    /// What this replica is called: in the header 'Tidegate-Instance: LABEL/version/incarnation' of
+    /// its answers, in evidence, and in its certificate for the uplink [default: no such header].
     #[arg(long, value_name = "LABEL", env = "TIDEGATE_INSTANCE_LABEL", help_heading = LINKS)]
     #[arg(value_parser = instance_label)]
     pub instance_label: Option<String>,
@@ -154,167 +114,25 @@ pub struct ServeArgs {
     #[arg(long, env = "TIDEGATE_INSECURE", help_heading = SECURITY)]
     pub insecure: bool,
 
-    /// Address for operators: health, metrics, API; port 0 takes a free one. Anything but loopback
-    /// needs --admin-token-file.
-    #[arg(long, value_name = "ADDR", env = "TIDEGATE_ADMIN", help_heading = ADMIN)]
-    #[arg(default_value = "127.0.0.1:4321")]
-    pub admin: String,
+    /// The operators' listener.
+    #[command(flatten)]
+    pub admin: AdminArgs,
 
-    /// Tokens for everything at --admin but /healthz and /readyz, one per line, sent as Bearer or
-    /// as the password of Basic; read again when it changes.
-    #[arg(long, value_name = "FILE", env = "TIDEGATE_ADMIN_TOKEN_FILE", help_heading = ADMIN)]
-    pub admin_token_file: Option<PathBuf>,
+    /// How verdicts become branches.
+    #[command(flatten)]
+    pub propose: ProposeArgs,
 
-    /// Host names (without port) that requests to --admin may carry beside localhost and IP
-    /// addresses; may be given several times or with commas.
-    #[arg(long, value_name = "HOST", env = "TIDEGATE_ADMIN_HOST", help_heading = ADMIN)]
-    #[arg(value_delimiter = ',')]
-    pub admin_host: Vec<String>,
+    /// How Rollouts are judged.
+    #[command(flatten)]
+    pub evidence: EvidenceArgs,
 
-    /// Propose what verdicts say as branches of --repo: one commit each, for people to merge.
-    #[arg(long, env = "TIDEGATE_PROPOSE", help_heading = PROPOSALS)]
-    #[arg(requires_all = ["repo", "catalogue", "propose_as", "expect_replicas"])]
-    pub propose: bool,
-
-    /// Author and committer of these commits, 'Name <mail@example.com>'.
-    #[arg(long, value_name = "AUTHOR", env = "TIDEGATE_PROPOSE_AS", help_heading = PROPOSALS)]
-    #[arg(value_parser = Author::parse)]
-    pub propose_as: Option<Author>,
-
-    /// The Catalogue, a path from the root of --repo: what is proposed is rendered with it.
-    #[arg(long, value_name = "PATH", env = "TIDEGATE_CATALOGUE", help_heading = PROPOSALS)]
-    #[arg(conflicts_with_all = ["estate", "snapshot"])]
-    pub catalogue: Option<String>,
-
-    /// Open a pull request for each branch at this forge [default: the branch is all].
-    #[arg(long, value_name = "FORGE", env = "TIDEGATE_FORGE", help_heading = PROPOSALS)]
-    #[arg(value_enum, requires_all = ["propose", "forge_token_file"])]
-    pub forge: Option<ForgeKind>,
-
-    /// Where the forge is [default: the host of --repo].
-    #[arg(long, value_name = "URL", env = "TIDEGATE_FORGE_URL", help_heading = PROPOSALS)]
-    #[arg(requires = "forge")]
-    pub forge_url: Option<String>,
-
-    /// The repository at the forge [default: the path of --repo].
-    #[arg(long, value_name = "OWNER/NAME", env = "TIDEGATE_FORGE_REPO", help_heading = PROPOSALS)]
-    #[arg(requires = "forge")]
-    pub forge_repo: Option<String>,
-
-    /// The forge's token; read again at each use.
-    #[arg(long, value_name = "FILE", env = "TIDEGATE_FORGE_TOKEN_FILE", help_heading = PROPOSALS)]
-    #[arg(requires = "forge")]
-    pub forge_token_file: Option<PathBuf>,
-
-    /// Keep failures, brakes and who took a candidate in this file over restarts [default: they die
-    /// with the process].
-    #[arg(long, value_name = "FILE", env = "TIDEGATE_STORE", help_heading = EVIDENCE)]
-    pub store: Option<PathBuf>,
-
-    /// Replicas that must report on a Rollout before a verdict is whole: the least number that run,
-    /// such as an autoscaler's minimum [default: 1].
-    #[arg(long, value_name = "N", env = "TIDEGATE_EXPECT_REPLICAS", help_heading = EVIDENCE)]
-    pub expect_replicas: Option<NonZeroU32>,
-
-    /// What the collectors of a drained or vanished replica get on top of dark_after before their
-    /// silence counts; also how much longer evidence gathers after a start.
-    #[arg(long, value_name = "DURATION", env = "TIDEGATE_EVIDENCE_GRACE", help_heading = EVIDENCE)]
-    #[arg(value_parser = value::duration, allow_hyphen_values = true, default_value = "1m")]
-    pub evidence_grace: Duration,
-
-    /// After this long, the collectors of a replica that vanished and was not replaced count no
-    /// more, so that nothing waits for ever.
-    #[arg(long, value_name = "DURATION", env = "TIDEGATE_FORGET_REPLICA", help_heading = EVIDENCE)]
-    #[arg(value_parser = value::interval, allow_hyphen_values = true, default_value = "1h")]
-    pub forget_replica: Duration,
-
-    /// Worker threads [default: one per core].
-    #[arg(long, value_name = "N", env = "TIDEGATE_WORKERS", help_heading = PROCESS)]
-    pub workers: Option<NonZeroUsize>,
-
-    /// Form of the log on stderr.
-    #[arg(long, value_name = "FORM", env = "TIDEGATE_LOG_FORMAT", help_heading = PROCESS)]
-    #[arg(value_enum, default_value_t = LogFormat::Text)]
-    pub log_format: LogFormat,
-
-    /// What is logged: error, warn, info, debug or trace, or directives such as
-    /// 'info,gateway::source=debug'.
-    #[arg(long, value_name = "FILTER", env = "TIDEGATE_LOG", help_heading = PROCESS)]
-    #[arg(default_value = "info")]
-    pub log: String,
+    /// Threads and log.
+    #[command(flatten)]
+    pub process: ProcessArgs,
 }
 
-const SOURCE: &str = "Source (exactly one of --estate, --repo, --snapshot)";
 const LINKS: &str = "Collectors";
 const SECURITY: &str = "Who may connect";
-const ADMIN: &str = "Operators";
-const PROPOSALS: &str = "Proposals";
-const EVIDENCE: &str = "Evidence";
-const PROCESS: &str = "Process";
-
-/// Form of the log on stderr.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LogFormat {
-    /// One line of text each.
-    Text,
-    /// One JSON object each.
-    Json,
-}
-
-/// Flags that were read, but cannot be served with.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// A flag's value is outside what it may be: a usage error.
-    #[error("{flag}: {why}")]
-    Usage {
-        /// The flag.
-        flag: &'static str,
-        /// What is wrong with its value.
-        why: String,
-    },
-    /// An address that does not resolve.
-    #[error(
-        "cannot listen on {flag} '{text}': {why}; give an address such as 127.0.0.1:4320 or [::1]:4320"
-    )]
-    Address {
-        /// The flag.
-        flag: &'static str,
-        /// Its value.
-        text: String,
-        /// Why.
-        why: String,
-    },
-    /// Collectors could connect from elsewhere, and nothing would protect them.
-    #[error(
-        "refusing to listen on {listen}, which is not loopback, without {missing}. Either add {add}, or listen on 127.0.0.1, or say --insecure if something in front of the gateway does both"
-    )]
-    Open {
-        /// The address.
-        listen: SocketAddr,
-        /// What is missing.
-        missing: &'static str,
-        /// The flags that would give it.
-        add: &'static str,
-    },
-    /// Operators' data could be read from elsewhere.
-    #[error(
-        "refusing to listen on {admin} for operators, which is not loopback, without a token. Either add --admin-token-file FILE (any long random text, such as 'gateway token new' prints), or listen on 127.0.0.1"
-    )]
-    AdminOpen {
-        /// The address.
-        admin: SocketAddr,
-    },
-}
-
-impl ConfigError {
-    /// 2 for a usage error, 1 for what the machine or the policy refuses.
-    pub fn exit_code(&self) -> u8 {
-        match self {
-            Self::Usage { .. } => 2,
-            Self::Address { .. } | Self::Open { .. } | Self::AdminOpen { .. } => 1,
-        }
-    }
-}
 
 impl ServeArgs {
     /// Checks everything that can be checked before anything is read or opened.
@@ -324,18 +142,20 @@ impl ServeArgs {
     /// The first flag that cannot be served with, and a way out.
     pub fn resolve(self) -> Result<ServeConfig, ConfigError> {
         let listen = address("--listen", &self.listen)?;
-        let admin = address("--admin", &self.admin)?;
-        let place = self.place()?;
-        let interval = self.fetch_interval.unwrap_or(match place {
-            Place::Repo { .. } => REPO_INTERVAL,
-            Place::Estate { .. } | Place::Snapshot { .. } => FILES_INTERVAL,
-        });
+        let admin = self.admin.resolve()?;
         self.check_sizes()?;
-        self.check_openness(listen, admin)?;
-        let propose = self.proposals()?;
+        self.check_openness(listen)?;
+        self.check_judge()?;
+        let propose = self.propose.resolve(&self.source)?;
         Ok(ServeConfig {
+            core: CoreConfig {
+                source: self.source.resolve()?,
+                admin,
+                evidence: self.evidence.resolve(),
+                workers: self.process.workers,
+                propose,
+            },
             listen,
-            source: SourceConfig { place, interval, timeout: self.fetch_timeout },
             links: LinkConfig {
                 push_rate: self.push_rate,
                 admission_rate: self.admission_rate,
@@ -355,73 +175,22 @@ impl ServeArgs {
             token_file: self.token_file,
             reuse_port: self.reuse_port,
             instance_label: self.instance_label,
-            admin: AdminConfig {
-                listen: admin,
-                token_file: self.admin_token_file,
-                hosts: self.admin_host,
-            },
-            evidence: EvidenceConfig {
-                store: self.store,
-                expect_replicas: self.expect_replicas.unwrap_or(config::EXPECT_REPLICAS),
-                grace: self.evidence_grace,
-                forget: self.forget_replica,
-            },
-            workers: self.workers,
-            propose,
         })
     }
 
-    /// rollouts.md, decisions 19, 20 and 23.
-    fn proposals(&self) -> Result<Option<ProposeConfig>, ConfigError> {
-        let (true, Some(author), Some(catalogue)) =
-            (self.propose, &self.propose_as, &self.catalogue)
-        else {
-            return Ok(None);
-        };
-        let usage = |flag, why| ConfigError::Usage { flag, why };
-        if self.expect_replicas.is_some_and(|expected| expected.get() > 1) {
-            let why = "evidence is gathered in one process, so --propose takes 1".to_owned();
-            return Err(usage("--expect-replicas", why));
+    /// Who judges Rollouts has all of the evidence, and keeps it (rollouts.md, decisions 18 and 19).
+    fn check_judge(&self) -> Result<(), ConfigError> {
+        let refused = |flag, why: &str| Err(ConfigError::Usage { flag, why: why.to_owned() });
+        if self.propose.propose
+            && self.evidence.expect_replicas.is_some_and(|expected| expected.get() > 1)
+        {
+            return refused(
+                "--expect-replicas",
+                "without an uplink this gateway knows its own collectors only, so --propose takes \
+                 1",
+            );
         }
-        let catalogue = crate::source::git::check_folder(catalogue)
-            .ok()
-            .filter(|path| !path.is_empty())
-            .ok_or_else(|| {
-                usage("--catalogue", format!("'{catalogue}' is not a file inside the repository"))
-            })?;
-        let forge = match (self.forge, &self.forge_token_file) {
-            (Some(kind), Some(token_file)) => Some(
-                ForgeConfig::resolve(
-                    kind,
-                    token_file.clone(),
-                    self.forge_url.as_deref(),
-                    self.forge_repo.as_deref(),
-                    self.repo.as_deref().unwrap_or_default(),
-                )
-                .map_err(|(flag, why)| usage(flag, why))?,
-            ),
-            _ => None,
-        };
-        Ok(Some(ProposeConfig { author: author.clone(), catalogue, forge }))
-    }
-
-    fn place(&self) -> Result<Place, ConfigError> {
-        if let Some(dir) = &self.estate {
-            return Ok(Place::Estate { dir: dir.clone() });
-        }
-        if let Some(file) = &self.snapshot {
-            return Ok(Place::Snapshot { file: file.clone(), key: self.snapshot_key.clone() });
-        }
-        let usage = |flag| move |why| ConfigError::Usage { flag, why };
-        let url = self.repo.clone().unwrap_or_default();
-        crate::source::git::check_url(&url).map_err(usage("--repo"))?;
-        if let Some(reference) = &self.reference {
-            crate::source::git::check_reference(reference).map_err(usage("--ref"))?;
-        }
-        let path = self.path.as_deref().unwrap_or_default();
-        let path = crate::source::git::check_folder(path).map_err(usage("--path"))?;
-        let (reference, cache) = (self.reference.clone(), self.cache.clone());
-        Ok(Place::Repo { url, reference, path, cache })
+        Ok(())
     }
 
     fn check_sizes(&self) -> Result<(), ConfigError> {
@@ -439,10 +208,7 @@ impl ServeArgs {
     }
 
     /// serving.md decision 15.
-    fn check_openness(&self, listen: SocketAddr, admin: SocketAddr) -> Result<(), ConfigError> {
-        if !admin.ip().is_loopback() && self.admin_token_file.is_none() {
-            return Err(ConfigError::AdminOpen { admin });
-        }
+    fn check_openness(&self, listen: SocketAddr) -> Result<(), ConfigError> {
         if listen.ip().is_loopback() || self.insecure {
             return Ok(());
         }
@@ -460,27 +226,6 @@ impl ServeArgs {
     }
 }
 
-/// serving.md 3.1.
-const REPO_INTERVAL: Duration = Duration::from_secs(30);
-/// A look at files that did not change costs a `stat` each.
-const FILES_INTERVAL: Duration = Duration::from_secs(2);
-
-fn address(flag: &'static str, text: &str) -> Result<SocketAddr, ConfigError> {
-    let fail = |why: String| ConfigError::Address { flag, text: text.to_owned(), why };
-    text.to_socket_addrs()
-        .map_err(|error| fail(error.to_string()))?
-        .next()
-        .ok_or_else(|| fail("it resolves to nothing".to_owned()))
-}
-
-fn instance_label(text: &str) -> Result<String, String> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
-    if text.is_empty() || text.len() > 64 || !text.chars().all(fits) {
-        return Err("must be 1 to 64 letters, digits, '-', '.' and '_'".to_owned());
-    }
-    Ok(text.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser;
@@ -492,7 +237,7 @@ mod tests {
         let line = ["gateway", "serve", "--estate", "dir"].iter().chain(arguments);
         match Cli::try_parse_from(line).unwrap().command {
             Command::Serve(arguments) => arguments.resolve(),
-            Command::Rollout(_) | Command::Token(_) => unreachable!("the line says serve"),
+            _ => unreachable!("the line says serve"),
         }
     }
 
@@ -501,11 +246,11 @@ mod tests {
         let config = resolve(&[]).unwrap();
         assert_eq!(config.links, LinkConfig::default());
         assert_eq!(config.listen, "127.0.0.1:4320".parse().unwrap());
-        assert_eq!(config.admin.listen, "127.0.0.1:4321".parse().unwrap());
-        assert_eq!(config.source.interval, Duration::from_secs(2));
+        assert_eq!(config.core.admin.listen, "127.0.0.1:4321".parse().unwrap());
+        assert_eq!(config.core.source.interval, Duration::from_secs(2));
         let drain = DrainConfig { delay: Duration::from_secs(5), over: Duration::from_secs(30) };
         assert_eq!(config.drain, drain);
-        assert_eq!(config.evidence, EvidenceConfig::default());
+        assert_eq!(config.core.evidence, config::EvidenceConfig::default());
     }
 
     #[test]
@@ -514,7 +259,7 @@ mod tests {
             let line = ["gateway", "serve"].iter().chain(arguments);
             let parsed = Cli::try_parse_from(line).map_err(|_| "parse".to_owned())?;
             let Command::Serve(arguments) = parsed.command else { unreachable!("it says serve") };
-            arguments.resolve().map(|config| config.propose).map_err(|error| error.to_string())
+            arguments.resolve().map(|config| config.core.propose).map_err(|error| error.to_string())
         };
         let all = "--propose --repo https://github.com/a/b.git --catalogue ./c.json \
                    --propose-as X<x@y> --expect-replicas 1";

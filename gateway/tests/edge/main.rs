@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod admin;
+mod certs;
 mod cli;
 mod metrics;
 mod proposals;
