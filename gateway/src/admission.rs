@@ -30,6 +30,7 @@ pub struct Admission {
     ahead_max: u64,
     live: AtomicU32,
     live_max: u32,
+    rejected: AtomicU64,
 }
 
 impl Admission {
@@ -43,6 +44,7 @@ impl Admission {
             ahead_max: interval * u64::from(burst.max(1)),
             live: AtomicU32::new(0),
             live_max,
+            rejected: AtomicU64::new(0),
         }
     }
 
@@ -67,7 +69,7 @@ impl Admission {
                 (live < self.live_max).then_some(live + 1)
             })
             .map(|_| ())
-            .map_err(|_| RejectReason::Links)
+            .map_err(|_| self.reject(RejectReason::Links))
     }
 
     /// Takes a token only: what a first poll over HTTP costs.
@@ -83,7 +85,7 @@ impl Admission {
                 (next - now <= self.ahead_max).then_some(next)
             })
             .map(|_| ())
-            .map_err(|_| RejectReason::Rate)
+            .map_err(|_| self.reject(RejectReason::Rate))
     }
 
     /// Gives back the place of a link that ended.
@@ -95,6 +97,21 @@ impl Admission {
     /// Links alive now, both transports.
     pub fn live(&self) -> u32 {
         self.live.load(Ordering::Relaxed)
+    }
+
+    /// Links that may be alive at once.
+    pub fn live_max(&self) -> u32 {
+        self.live_max
+    }
+
+    /// How many were sent away since the process started, for want of a place or a token.
+    pub fn rejected(&self) -> u64 {
+        self.rejected.load(Ordering::Relaxed)
+    }
+
+    fn reject(&self, reason: RejectReason) -> RejectReason {
+        self.rejected.fetch_add(1, Ordering::Relaxed);
+        reason
     }
 }
 

@@ -1,7 +1,8 @@
 //! Rollouts as they change, as server-sent events: `/api/v1/events` for all of them,
 //! `/api/v1/rollouts/{team}/{name}/events` for one.
 //!
-//! `event: report` carries a whole [`RolloutReport`], on connect and after each change;
+//! `event: report` carries a whole [`RolloutReport`], on connect and after each change, or with
+//! `?brief=true` only its id and verdict;
 //! `event: gone` the id of a Rollout that left head; `event: end` is the last word of a gateway
 //! that drains. Comments keep the connection alive. A reader that falls behind misses states in
 //! between, never the newest one.
@@ -15,16 +16,18 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::body::{Body, Bytes};
-use axum::extract::{Path, State};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use hyper::body::Frame;
 use render::rollout::report::RolloutReport;
+use serde::Deserialize;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::Admin;
-use super::api::Problem;
+use super::api::{Problem, refuse};
 use super::rollouts::unknown;
 use crate::aggregate::tells_the_same;
 use crate::drain::Phase;
@@ -83,24 +86,44 @@ fn event(name: &str, data: &str) -> Bytes {
     format!("event: {name}\ndata: {data}\n\n").into()
 }
 
+/// How much of each report.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct EventsQuery {
+    /// Only `{"rollout": ID, "verdict": KIND}`.
+    #[serde(default)]
+    brief: bool,
+}
+
 /// `/api/v1/events`.
-pub async fn all(State(admin): State<Arc<Admin>>) -> Response {
-    open(admin, None)
+pub async fn all(
+    State(admin): State<Arc<Admin>>,
+    query: Result<Query<EventsQuery>, QueryRejection>,
+) -> Response {
+    match query {
+        Ok(Query(query)) => open(admin, None, query),
+        Err(rejection) => refuse(&rejection.body_text()).into_response(),
+    }
 }
 
 /// `/api/v1/rollouts/{team}/{name}/events`.
 pub async fn one(
     State(admin): State<Arc<Admin>>,
     Path((team, name)): Path<(String, String)>,
+    query: Result<Query<EventsQuery>, QueryRejection>,
 ) -> Response {
+    let query = match query {
+        Ok(Query(query)) => query,
+        Err(rejection) => return refuse(&rejection.body_text()).into_response(),
+    };
     let id = format!("{team}/{name}");
     match unknown(&admin, &id) {
         Some(refused) => refused.into_response(),
-        None => open(admin, Some(id)),
+        None => open(admin, Some(id), query),
     }
 }
 
-fn open(admin: Arc<Admin>, only: Option<String>) -> Response {
+fn open(admin: Arc<Admin>, only: Option<String>, query: EventsQuery) -> Response {
     let refused = |error: String| {
         let retry = [(header::RETRY_AFTER, "5")];
         (StatusCode::SERVICE_UNAVAILABLE, retry, Json(Problem { error })).into_response()
@@ -114,7 +137,7 @@ fn open(admin: Arc<Admin>, only: Option<String>) -> Response {
     // One frame waits while another is written: what comes later is seen when it is its turn.
     let (frames, body) = mpsc::channel(1);
     tokio::spawn(async move {
-        feed(&admin, only.as_deref(), &frames).await;
+        feed(&admin, only.as_deref(), query, &frames).await;
         admin.streams.handle_ended(permit);
     });
     let headers = [(header::CONTENT_TYPE, "text/event-stream"), (X_ACCEL_BUFFERING, "no")];
@@ -125,7 +148,7 @@ fn open(admin: Arc<Admin>, only: Option<String>) -> Response {
 const X_ACCEL_BUFFERING: header::HeaderName = header::HeaderName::from_static("x-accel-buffering");
 
 /// Writes until the reader goes, the Rollout goes, or the gateway does.
-async fn feed(admin: &Admin, only: Option<&str>, frames: &mpsc::Sender<Bytes>) {
+async fn feed(admin: &Admin, only: Option<&str>, query: EventsQuery, frames: &mpsc::Sender<Bytes>) {
     let mut changes = admin.aggregator.changes();
     let mut told = BTreeMap::new();
     let mut keep_alive = interval(KEEP_ALIVE);
@@ -142,6 +165,11 @@ async fn feed(admin: &Admin, only: Option<&str>, frames: &mpsc::Sender<Bytes>) {
         drop(reports);
         for piece in news {
             let frame = match &piece {
+                News::Report(id, report) if query.brief => {
+                    let kind = report.verdict.kind.label();
+                    let brief = serde_json::json!({ "rollout": &**id, "verdict": kind });
+                    event("report", &brief.to_string())
+                }
                 News::Report(id, report) => match admin.streams.encode(id, report) {
                     Ok(frame) => frame,
                     Err(error) => {

@@ -9,18 +9,23 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use super::Admin;
+use super::login::{secret, see};
+use super::page::wants_page;
 use crate::tokens::{Denied, bearer};
 
 /// Lets a request through, or says why not.
 pub async fn guard(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
-    let path = request.uri().path();
-    let open = path == "/healthz" || path == "/readyz";
-    let refusal = check_host(request.headers(), &admin.hosts, open)
-        .and_then(|()| check_origin(request.method(), request.headers()))
-        .and_then(|()| if open { Ok(()) } else { check_token(&admin, request.headers()) });
+    let (path, headers) = (request.uri().path(), request.headers());
+    let health = path == "/healthz" || path == "/readyz";
+    // What a browser needs to sign in, and out of a session that ended.
+    let open = health || path == "/login" || path == "/logout" || path.starts_with("/ui/");
+    let refusal = check_host(headers, &admin.hosts, health)
+        .and_then(|()| check_origin(request.method(), headers))
+        .and_then(|()| if open { Ok(()) } else { check_token(&admin, headers) });
     match refusal {
         Ok(()) => next.run(request).await,
-        Err(refusal) => refusal.answer(&admin),
+        Err(Refusal::Token(_)) if path == "/" && wants_page(headers) => see("/login"),
+        Err(refusal) => refusal.answer(&admin, headers),
     }
 }
 
@@ -37,7 +42,7 @@ enum Refusal {
 }
 
 impl Refusal {
-    fn answer(self, admin: &Admin) -> Response {
+    fn answer(self, admin: &Admin, headers: &HeaderMap) -> Response {
         let reason = match &self {
             Self::Host(_) => "host",
             Self::Origin => "origin",
@@ -57,7 +62,9 @@ impl Refusal {
                     .into_response()
             }
             Self::Token(denied) => {
-                let challenge = [(header::WWW_AUTHENTICATE, "Basic realm=\"tidegate\", Bearer")];
+                // A browser would ask for a password in the midst of a page of ours.
+                let scheme = if asks_for_a_page(headers) { "Bearer" } else { BASIC_OR_BEARER };
+                let challenge = [(header::WWW_AUTHENTICATE, scheme)];
                 let text = format!(
                     "{denied} (as Bearer, or as the password of Basic; see --admin-token-file)\n"
                 );
@@ -65,6 +72,13 @@ impl Refusal {
             }
         }
     }
+}
+
+const BASIC_OR_BEARER: &str = "Basic realm=\"tidegate\", Bearer";
+
+/// Whether a page of a browser asks, not its reader or a program.
+fn asks_for_a_page(headers: &HeaderMap) -> bool {
+    headers.get("sec-fetch-mode").is_some_and(|mode| mode != "navigate")
 }
 
 /// An IP address is always right: no name was resolved, so none was rebound.
@@ -112,9 +126,22 @@ fn check_token(admin: &Admin, headers: &HeaderMap) -> Result<(), Refusal> {
     if !tokens.required() {
         return Ok(());
     }
-    let header = headers.get(header::AUTHORIZATION).ok_or(Refusal::Token(Denied::Missing))?;
+    let Some(header) = headers.get(header::AUTHORIZATION) else {
+        let known = secret(headers)
+            .filter(|_| comes_from_us(headers))
+            .is_some_and(|secret| admin.sessions.holds(secret, &tokens, admin.clock.seconds()));
+        return if known { Ok(()) } else { Err(Refusal::Token(Denied::Missing)) };
+    };
     let token = bearer::token_or_password(header.as_bytes()).map_err(Refusal::Token)?;
     if tokens.contains(&token) { Ok(()) } else { Err(Refusal::Token(Denied::Unknown)) }
+}
+
+/// Whether a cookie may count. Browsers send it along for every page of the same site, which is any
+/// port of the host; such a page may be a link to us, and nothing else.
+fn comes_from_us(headers: &HeaderMap) -> bool {
+    let is = |name, value: &str| headers.get(name).is_some_and(|header| header == value);
+    let elsewhere = is("sec-fetch-site", "same-site") || is("sec-fetch-site", "cross-site");
+    !elsewhere || is("sec-fetch-mode", "navigate")
 }
 
 #[cfg(test)]
@@ -158,5 +185,19 @@ mod tests {
         assert!(!check(Method::DELETE, "null"));
         assert!(check(Method::GET, "http://evil.example"));
         assert!(check_origin(&Method::POST, &headers(&[("host", "localhost")])).is_ok());
+    }
+
+    #[test]
+    fn a_cookie_counts_for_our_own_pages_and_for_links() {
+        let counts = |site, mode| {
+            comes_from_us(&headers(&[("sec-fetch-site", site), ("sec-fetch-mode", mode)]))
+        };
+        assert!(counts("same-origin", "cors"));
+        assert!(counts("none", "navigate"));
+        assert!(counts("same-site", "navigate"));
+        assert!(!counts("same-site", "no-cors"));
+        assert!(!counts("same-site", "cors"));
+        assert!(!counts("cross-site", "no-cors"));
+        assert!(comes_from_us(&HeaderMap::new()), "old browsers do not say");
     }
 }

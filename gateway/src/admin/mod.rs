@@ -1,24 +1,28 @@
 //! The operator's listener: health, metrics, API (serving.md decisions 1 and 15).
 //!
-//! [`guard`] decides who may ask; [`health`], [`scrape`], [`api`], [`rollouts`] and [`events`]
-//! answer; [`stall`] drops who does not read. It has limits of its own and shares none with
+//! [`guard`] decides who may ask; [`health`], [`scrape`], [`api`], [`rollouts`], [`events`] and
+//! [`page`] answer; [`login`] lets a browser in, which [`sessions`] remembers; [`stall`] drops who
+//! does not read. It has limits of its own and shares none with
 //! collectors, so that it answers while they storm.
 
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use axum::Router;
-use axum::extract::{Request, State};
+use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::{HeaderName, HeaderValue, header};
 use axum::middleware::{self, Next};
 use axum::response::Response;
-use axum::routing::get;
+use axum::routing::{get, post};
+use hyper::body::Incoming;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
+use crate::admission::Admission;
 use crate::aggregate::Aggregator;
 use crate::clock::Clock;
 use crate::drain::Drain;
@@ -30,12 +34,17 @@ pub mod api;
 pub mod events;
 pub mod guard;
 pub mod health;
+pub mod login;
+pub mod page;
 pub mod rollouts;
 pub mod scrape;
+pub mod sessions;
 pub mod stall;
 pub mod tokens;
 
 use events::Streams;
+use page::Newest;
+use sessions::Sessions;
 use stall::{Impatient, WRITE_MAX};
 use tokens::AdminTokens;
 
@@ -64,6 +73,12 @@ pub struct Admin {
     pub aggregator: Arc<Aggregator>,
     /// Who watches Rollouts.
     pub streams: Streams,
+    /// The status page as it was last drawn.
+    pub page: Newest,
+    /// Browsers that signed in.
+    pub sessions: Sessions,
+    /// Who of the collectors may come in; `None` where none connect.
+    pub admission: Option<Arc<Admission>>,
     /// What the looks at the source came to.
     pub status: Arc<Status>,
     /// Who may ask; swapped when the file changes.
@@ -79,7 +94,15 @@ pub struct Admin {
 /// Every route, behind the guard.
 pub fn router(admin: Arc<Admin>) -> Router {
     Router::new()
-        .route("/", get(index))
+        .route("/", get(page::index))
+        .route("/ui/{build}/{name}", get(page::assets::asset))
+        .route(
+            "/login",
+            get(login::form)
+                .post(login::sign_in)
+                .layer(DefaultBodyLimit::max(login::FORM_BYTES_MAX)),
+        )
+        .route("/logout", post(login::sign_out))
         .route("/healthz", get(health::healthz))
         .route("/readyz", get(health::readyz))
         .route("/metrics", get(scrape::metrics))
@@ -105,15 +128,15 @@ pub async fn run(admin: Arc<Admin>, listener: TcpListener) {
     loop {
         // The semaphore is never closed.
         let Ok(permit) = Arc::clone(&connections).acquire_owned().await else { return };
-        let stream = match listener.accept().await {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match listener.accept().await {
+            Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "cannot accept for operators");
                 tokio::time::sleep(BACK_OFF).await;
                 continue;
             }
         };
-        let service = TowerToHyperService::new(router.clone());
+        let service = FromPeer { peer, inner: TowerToHyperService::new(router.clone()) };
         tokio::spawn(async move {
             let served = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
@@ -129,10 +152,37 @@ pub async fn run(admin: Arc<Admin>, listener: TcpListener) {
     }
 }
 
-async fn index(State(admin): State<Arc<Admin>>) -> String {
+/// The address that a request came from.
+#[derive(Clone, Copy, Debug)]
+pub struct Peer(IpAddr);
+
+/// Tells handlers the [`Peer`].
+struct FromPeer {
+    peer: SocketAddr,
+    inner: TowerToHyperService<Router>,
+}
+
+impl hyper::service::Service<hyper::Request<Incoming>> for FromPeer {
+    type Response = <TowerToHyperService<Router> as hyper::service::Service<
+        hyper::Request<Incoming>,
+    >>::Response;
+    type Error =
+        <TowerToHyperService<Router> as hyper::service::Service<hyper::Request<Incoming>>>::Error;
+    type Future =
+        <TowerToHyperService<Router> as hyper::service::Service<hyper::Request<Incoming>>>::Future;
+
+    fn call(&self, mut request: hyper::Request<Incoming>) -> Self::Future {
+        request.extensions_mut().insert(Peer(self.peer.ip()));
+        self.inner.call(request)
+    }
+}
+
+/// `/` for programs: what there is to ask.
+fn index(admin: &Admin) -> String {
     let head = admin.server.head();
     format!(
         "Tidegate {}\nserving {} at commit {}\n\n\
+         /                    this list, and for browsers the status page\n\
          /healthz             200 while the process lives\n\
          /readyz              200 while collectors should come here, and why not\n\
          /metrics             Prometheus\n\
@@ -149,17 +199,21 @@ async fn index(State(admin): State<Arc<Admin>>) -> String {
     )
 }
 
-/// Nothing here is meant to be cached, framed, or guessed about.
+/// Nothing here is meant to be cached, framed, loaded by pages of others, or guessed about, unless
+/// the answer says otherwise.
 async fn harden(request: Request, next: Next) -> Response {
+    const FOR_US: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
     let mut response = next.run(request).await;
-    let headers: [(HeaderName, &'static str); 4] = [
+    let headers: [(HeaderName, &'static str); 6] = [
         (header::CACHE_CONTROL, "no-store"),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (header::X_FRAME_OPTIONS, "DENY"),
         (header::REFERRER_POLICY, "no-referrer"),
+        (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+        (FOR_US, "same-origin"),
     ];
     for (name, value) in headers {
-        response.headers_mut().insert(name, HeaderValue::from_static(value));
+        response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
     }
     response
 }

@@ -83,10 +83,19 @@ impl AdminTokens {
 
     /// Whether `token` is one of them, in constant time over all.
     pub fn contains(&self, token: &[u8]) -> bool {
-        let hash: [u8; 32] = Sha256::digest(token).into();
-        let known = self.0.as_deref().unwrap_or_default();
-        known.iter().fold(Choice::from(0), |found, known| found | known.ct_eq(&hash)).into()
+        self.contains_hash(&hash(token))
     }
+
+    /// As [`contains`](Self::contains), of what [`hash`] made of a token.
+    pub fn contains_hash(&self, hash: &[u8; 32]) -> bool {
+        let known = self.0.as_deref().unwrap_or_default();
+        known.iter().fold(Choice::from(0), |found, known| found | known.ct_eq(hash)).into()
+    }
+}
+
+/// What is kept of a token.
+pub fn hash(token: &[u8]) -> [u8; 32] {
+    Sha256::digest(token).into()
 }
 
 #[cfg(test)]

@@ -308,6 +308,16 @@ impl Aggregator {
         cells
     }
 
+    /// What it was opened with.
+    pub fn settings(&self) -> &Settings {
+        &self.shared.settings
+    }
+
+    /// What a reader must know about the evidence itself, a sentence each; empty when all is well.
+    pub fn notices(&self) -> Vec<String> {
+        self.shared.notices.sentences()
+    }
+
     /// A session that begins now, in the aggregator's time.
     pub fn begin_session(&self, now: Now) -> Session {
         let incarnation = self.shared.settings.incarnation;

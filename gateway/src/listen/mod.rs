@@ -76,7 +76,8 @@ pub struct Front {
     pub(crate) instance: Option<Box<str>>,
     pub(crate) metrics: &'static Metrics,
     pub(crate) clock: Clock,
-    pub(crate) admission: Admission,
+    /// Who may come in now.
+    pub admission: Arc<Admission>,
     pub(crate) budget: Budget,
     pub(crate) drain: Drain,
     /// A permit for each socket in its handshake.
@@ -89,11 +90,11 @@ impl Front {
         let limits = &parts.limits;
         let live_max = u32::try_from(limits.max_links.get()).unwrap_or(u32::MAX);
         Self {
-            admission: Admission::new(
+            admission: Arc::new(Admission::new(
                 limits.admission_rate.get(),
                 limits.admission_burst.get(),
                 live_max,
-            ),
+            )),
             budget: Budget::new(PARTIAL_LINKS_MAX, limits.max_bytes_in_flight),
             drain: Drain::new(),
             greeters: Arc::new(Semaphore::new(GREETERS_MAX)),

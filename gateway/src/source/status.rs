@@ -36,6 +36,9 @@ pub struct Report {
     pub place: String,
     /// When the place was last read without a fault.
     pub last_success: Option<String>,
+    /// The same in milliseconds since 1970.
+    #[serde(skip)]
+    pub last_success_unix_ms: Option<u64>,
     /// Set while looks fail and the head in force is an older one.
     pub failure: Option<FailureReport>,
 }
@@ -49,6 +52,9 @@ pub struct FailureReport {
     pub detail: String,
     /// When the first of the failing looks began to fail in this way.
     pub since: String,
+    /// The same in milliseconds since 1970.
+    #[serde(skip)]
+    pub since_unix_ms: u64,
 }
 
 impl Status {
@@ -85,10 +91,12 @@ impl Status {
             kind: self.kind,
             place: self.place.clone(),
             last_success: inner.last_success_unix_ms.map(moment),
+            last_success_unix_ms: inner.last_success_unix_ms,
             failure: inner.failure.map(|failure| FailureReport {
                 reason: failure.reason,
                 detail: failure.text,
                 since: moment(failure.since_unix_ms),
+                since_unix_ms: failure.since_unix_ms,
             }),
         }
     }

@@ -12,8 +12,11 @@ use tokio::runtime::Runtime;
 use super::bound;
 use super::head::{HeadPoller, first_head};
 use crate::admin::events::Streams;
+use crate::admin::page::Newest;
+use crate::admin::sessions::Sessions;
 use crate::admin::tokens::AdminTokens;
 use crate::admin::{self, Admin};
+use crate::admission::Admission;
 use crate::aggregate::{self, Aggregator};
 use crate::clock::Clock;
 use crate::config::{CoreConfig, EvidenceConfig, Place};
@@ -112,13 +115,15 @@ impl Core {
         bound("--admin", addr, TcpListener::bind(addr).await)
     }
 
-    /// Answers operators, follows the source, judges and proposes, until the process ends.
+    /// Answers operators, follows the source, judges and proposes, until the process ends. `admission`
+    /// is of the collectors that connect here, where any do.
     pub(super) fn spawn(
         &self,
         work: Work,
         listener: TcpListener,
         links: Arc<dyn Pages + Send + Sync>,
         drain: Drain,
+        admission: Option<Arc<Admission>>,
     ) {
         let Base { clock, metrics } = self.base;
         let admin = Arc::new(Admin {
@@ -127,6 +132,9 @@ impl Core {
             drain,
             aggregator: Arc::clone(&self.aggregator),
             streams: Streams::default(),
+            page: Newest::default(),
+            sessions: Sessions::default(),
+            admission,
             status: Arc::clone(&self.status),
             tokens: Arc::clone(&self.admin_tokens),
             hosts: self.config.admin.hosts.iter().map(|host| host.to_ascii_lowercase()).collect(),

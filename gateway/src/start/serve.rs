@@ -93,7 +93,8 @@ async fn listen_and_serve(prepared: &Prepared, work: Work) -> anyhow::Result<()>
         metrics,
         clock,
     }));
-    core.spawn(work, admin_listener, links, front.drain.clone());
+    let admission = Some(Arc::clone(&front.admission));
+    core.spawn(work, admin_listener, links, front.drain.clone(), admission);
     watch_files(prepared);
 
     let stop = async move {

@@ -18,15 +18,13 @@ pub struct Style {
 impl Style {
     /// `✖ abort`: one glyph and one word.
     pub fn verdict(self, kind: Kind) -> String {
-        let (glyph, colour) = match kind {
-            Kind::Abort => ("✖", RED),
-            Kind::Blocked => ("■", RED),
-            Kind::Inconclusive => ("?", YELLOW),
-            Kind::Hold => ("○", BLUE),
-            Kind::Advance => ("▲", GREEN),
-            Kind::Complete => ("✔", GREEN),
+        let colour = match kind {
+            Kind::Abort | Kind::Blocked => RED,
+            Kind::Inconclusive => YELLOW,
+            Kind::Hold => BLUE,
+            Kind::Advance | Kind::Complete => GREEN,
         };
-        self.paint(colour, &format!("{glyph} {}", kind.label()))
+        self.paint(colour, &format!("{} {}", glyph(kind), kind.label()))
     }
 
     /// For what is looked for first.
@@ -36,6 +34,18 @@ impl Style {
 
     fn paint(self, code: &str, text: &str) -> String {
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+/// The sign of a verdict, on terminals and on the status page.
+pub fn glyph(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Abort => "✖",
+        Kind::Blocked => "■",
+        Kind::Inconclusive => "?",
+        Kind::Hold => "○",
+        Kind::Advance => "▲",
+        Kind::Complete => "✔",
     }
 }
 
