@@ -4,23 +4,32 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 
-use loadgen::rehearse::{self, Options};
+use loadgen::rehearse::{self, GivenGateway, Options};
 
-/// Plays a scenario; a deviation is told with the whole timeline.
-fn rehearse(name: &str) {
+fn options(name: &str) -> Options {
     let scenarios = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/scenarios");
-    let options = Options {
+    Options {
         scenario: scenarios.join(format!("{name}.toml")),
         gateway: PathBuf::from(env!("CARGO_BIN_EXE_gateway")),
         given: None,
         keep: None,
         verbose: false,
-    };
+    }
+}
+
+/// Plays a scenario; a deviation is told with the whole timeline.
+fn rehearse(name: &str) {
+    play(name, &options(name));
+}
+
+fn play(name: &str, options: &Options) {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    let outcome = runtime.block_on(rehearse::run(&options));
+    let outcome = runtime.block_on(rehearse::run(options));
     let outcome = outcome.unwrap_or_else(|error| panic!("{name} could not be played: {error}"));
     assert!(outcome.passed, "{outcome}");
 }
@@ -76,4 +85,57 @@ scenarios! {
     foreign_members_on_the_base_are_lag: "foreign",
     flapping_members_are_not_dark: "flapping",
     slow_members_are_not_halted: "slow-apply",
+}
+
+/// Killed with its owner.
+struct Gateway(Child);
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        // It may have ended by itself; that is told by the rehearsal.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Two addresses that nobody else comes upon: of a loopback network of this process's own.
+fn addresses() -> [SocketAddr; 2] {
+    let [.., high, low] = std::process::id().to_be_bytes();
+    let ip = IpAddr::V4(Ipv4Addr::new(127, 77, high, low));
+    let listeners = [(); 2].map(|()| TcpListener::bind((ip, 0)).unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap())
+}
+
+/// The gateway is started by hand, as `docs/rehearsals.md` says: on the repository that the
+/// rehearsal makes.
+#[test]
+fn a_gateway_that_was_started_by_hand_is_rehearsed_with() {
+    let keep = tempfile::tempdir().unwrap();
+    let [listen, admin] = addresses();
+    let given = GivenGateway { admin, endpoint: format!("ws://{listen}/v1/opamp") };
+    let repo = keep.path().join("estate.git");
+    let start = {
+        let repo = repo.clone();
+        move || {
+            // The rehearsal waits for the gateway, and it for the first commit.
+            while !repo.join("refs/heads/main").exists() {
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+            let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
+            command
+                .args(["serve", "--workers", "1", "--fetch-interval", "250ms"])
+                .args(["--repo", &format!("file://{}", repo.display())])
+                .args(["--listen", &listen.to_string(), "--admin", &admin.to_string()])
+                .args(["--expect-replicas", "1", "--evidence-grace", "1s"])
+                .args(["--catalogue", "catalogues/catalogue-v0.158.0.json"])
+                .args(["--propose", "--propose-as", "Tidegate <tidegate@example.com>"])
+                .stdout(Stdio::null())
+                .stderr(Stdio::null());
+            Gateway(command.spawn().unwrap())
+        }
+    };
+    let gateway = std::thread::spawn(start);
+    let keep = keep.path().to_owned();
+    play("abort", &Options { given: Some(given), keep: Some(keep), ..options("abort") });
+    drop(gateway.join().unwrap());
 }

@@ -370,10 +370,11 @@ fn one_failure_while_a_head_is_pushed_is_not_one_of_one() {
     world.server.install(staged.compile(), HeadMeta::default(), now(world.now));
     let fail = |world: &World, n: u32| {
         let link = links[n as usize];
-        world.on(link, |link| {
+        let decided = world.on(link, |link| {
             let mut ignore = |_| ControlFlow::Continue(());
             world.server.redecide(link, now(world.now), &mut ignore)
         });
+        assert!(decided.is_continue());
         world.send(link, &with_status(message(n, 1), NEXT, Failed));
         world.judge();
     };
