@@ -204,6 +204,10 @@ impl Part {
         let mut statement = format!(
             "{passed} of {total} runs passed, {failed} failed, {void} were void: the instrument was not good enough."
         );
+        if waiting > 0 {
+            // Writing to a string does not fail.
+            let _ = write!(statement, " {waiting} went on waiting.");
+        }
         if !judged.is_empty() {
             // Writing to a string does not fail.
             let _ = write!(
@@ -230,6 +234,13 @@ been missed.",
             worst,
             statement,
         })
+    }
+}
+
+impl Part {
+    /// Runs that say anything about the gateway.
+    fn judged(&self) -> usize {
+        self.criteria.first().map_or(0, |held| held.of)
     }
 }
 
@@ -302,7 +313,8 @@ revision every {} s{}. {} processors.\n\nKernel: {}\n\nGateway: SHA-256 `{}`\n",
             times.push_s,
             if times.push_in_change { " during the change" } else { "" },
             self.cpus,
-            self.kernel,
+            // The rest says who built it.
+            self.kernel.split_whitespace().take(3).collect::<Vec<_>>().join(" "),
             self.gateway_sha256
         );
         for part in &self.parts {
@@ -364,21 +376,22 @@ back in, ms (max) | sessions |\n|---|---|---|---|---|---|---|---|---|\n",
 impl Part {
     fn tell(&self, text: &mut String) {
         let Worst { modeled_min, ready_min, routable_min, probes, failures, .. } = &self.worst;
+        let title = match self.variant {
+            Variant::Rollout => "Rollout",
+            Variant::Rollback => "Rollback",
+        };
         // Writing to a string does not fail.
-        let _ = write!(
-            text,
-            "\n## {}\n\n{}\n\n| criterion | holds in | not in |\n|---|---|---|\n",
-            match self.variant {
-                Variant::Rollout => "Rollout",
-                Variant::Rollback => "Rollback",
-            },
-            self.statement
-        );
+        let _ = writeln!(text, "\n## {title}\n\n{}", self.statement);
+        if self.judged() == 0 {
+            return;
+        }
+        text.push_str("\n| criterion | | holds in | not in |\n|---|---|---|---|\n");
         for held in &self.criteria {
             let _ = writeln!(
                 text,
-                "| {} | {} of {} | {} |",
+                "| {} | {} | {} of {} | {} |",
                 held.id,
+                in_words(&held.id),
                 held.holds,
                 held.of,
                 held.broken_in.join(", ")
@@ -415,6 +428,21 @@ impl Part {
         for (name, value) in rows {
             let _ = writeln!(text, "| {name} | {value} |");
         }
+    }
+}
+
+/// What a criterion says, in short; in full in a run's own summary.
+fn in_words(id: &str) -> &'static str {
+    match id {
+        "P1" => "no route failure in the steady phases",
+        "P2" => "none during the change, successes close together",
+        "P3" => "gateways come and leave in order, none dies",
+        "P4" => "lost links come back, each once, every message is answered",
+        "P5" => "no gateway is crowded",
+        "P6" => "every revision arrives, none steps back",
+        "P7" => "the model's rows in order, at most four processes",
+        "P8" => "a drain closes its links in a trickle",
+        _ => "",
     }
 }
 

@@ -84,7 +84,7 @@ fn nothing_is_hidden_from_the_text() {
     for part in [
         "| rollout-001 | failed | P2 |",
         "| rollout-002 | void | steady-1 has no control probe",
-        "| P2 | 0 of 1 | rollout-001 |",
+        "| P2 | none during the change, successes close together | 0 of 1 | rollout-001 |",
         "1 did not come to an end, and are not counted: rollout-009.cut-1.",
         "- rollout-001, P2: no route failure during the change",
         "- much",
