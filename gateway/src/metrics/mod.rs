@@ -120,6 +120,8 @@ pub struct Metrics {
     pub head_older: Counter,
     /// `tidegate_proposals_total`; labels: kind, outcome.
     pub proposals: CounterFamily,
+    /// `tidegate_early_looks_total`; label: outcome.
+    pub early_looks: CounterFamily,
     /// `tidegate_source_fetch_seconds`; label: outcome.
     pub source_fetch: HistogramFamily<FetchOutcome>,
     /// `tidegate_auth_failures_total`; label: reason.
@@ -202,6 +204,7 @@ impl Metrics {
             late_acknowledgements: counter(names::LATE_ACKNOWLEDGEMENTS, &[]),
             head_older: counter(names::HEAD_OLDER, &[]),
             proposals: CounterFamily::new(names::PROPOSALS),
+            early_looks: CounterFamily::new(names::EARLY_LOOKS),
             source_fetch: HistogramFamily::new(names::SOURCE_FETCH, LONG_BUCKETS),
             auth_failures: CounterFamily::new(names::AUTH_FAILURES),
             reloads: CounterFamily::new(names::RELOADS),
@@ -219,6 +222,7 @@ impl Metrics {
             &self.head_refused,
             &self.proposals,
             &self.auth_failures,
+            &self.early_looks,
             &self.reloads,
             &self.evidence_store_failures,
         ];

@@ -156,6 +156,8 @@ definitions! {
         "What became of proposals: pushed, present (another replica's push), withdrawn, stale (does not hold, but carries somebody's commit), failed (tried again), refused (the estate must be mended), opened (a pull request), forge_failed.";
     SOURCE_FETCH: Histogram "tidegate_source_fetch_seconds" ["outcome"] Add
         "One look at the source, up to the swap.";
+    EARLY_LOOKS: Counter "tidegate_early_looks_total" ["outcome"] Add
+        "Looks at the source before their time, since a collector had a configuration that is unknown here: newer (it was found), nothing, late (offers went out without it).";
     AUTH_FAILURES: Counter "tidegate_auth_failures_total" ["listener", "reason"] Add
         "Requests answered with 401 or 403.";
     RELOADS: Counter "tidegate_reloads_total" ["what", "outcome"] Add

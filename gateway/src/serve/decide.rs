@@ -11,9 +11,11 @@ use render::rollout::identity;
 use render::snapshot::served::ServedRollout;
 use render::snapshot::{Arm, Offer, Placement};
 
+use super::ahead::Ahead;
 use super::census::Place;
 use super::head::Head;
 use super::kept::Kept;
+use super::registry::Owner;
 use super::track::{self, Tracked};
 
 /// No Tier, and no stage.
@@ -164,19 +166,35 @@ pub(super) fn settle(head: &Head, agent: &mut Agent<Placed>) -> bool {
     true
 }
 
+/// What a decision is made for.
+#[derive(Clone, Copy)]
+pub(super) enum Occasion<'s> {
+    /// A reply to the agent's last message.
+    Reply { ahead: &'s Ahead, owner: Owner },
+    /// A push.
+    Push,
+}
+
 /// Decides what an agent that [`settle`] placed is served by `head`, and returns the offer if it has
 /// to be made; who calls this sends it.
-///
-/// `in_reply` tells a reply to the agent's last message from a push.
 pub(super) fn decide<'h>(
     head: &'h Head,
     agent: &mut Agent<Placed>,
     now: Seconds,
-    in_reply: bool,
+    occasion: Occasion<'_>,
 ) -> Option<&'h Offer> {
     let (tier, arm) = (agent.placed.tier(), agent.placed.arm);
     let desired = head.desired(tier, arm);
-    let decision = agent.handle_decision(now, &desired, in_reply);
+    let decision = match occasion {
+        Occasion::Reply { ahead, owner } => {
+            agent.handle_decision_unless(now, &desired, true, |reported| {
+                reported.is_some()
+                    && !head.has_ever_had(reported)
+                    && ahead.holds(now, reported, owner)
+            })
+        }
+        Occasion::Push => agent.handle_decision(now, &desired, false),
+    };
     let delivery = agent.delivery(now, &desired);
     let served = match (decision.serving, arm, delivery) {
         // Nobody serves it. It counts where it is known to be, else with those that are not there.

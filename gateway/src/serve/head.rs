@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use proto::session::Seconds;
+use proto::session::{ContentKey, Seconds};
 use render::attrs::{Slots, Symbol, Symbols};
 use render::rollout::evidence::Millis;
 use render::snapshot::served::ServedRollout;
@@ -17,6 +17,9 @@ use crate::metrics::{Metrics, tier_label};
 /// Earlier sets of attribute names whose kept values can still be read. Past it, an agent that was
 /// not heard over so many changes of the set is asked for full state.
 const NAME_SETS_MAX: usize = 16;
+
+/// Heads, this one included, whose contents are told from those that nobody here has heard of.
+const CONTENT_HEADS_MAX: usize = 16;
 
 /// Where a head came from.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,6 +47,8 @@ pub struct Head {
     set: u32,
     /// This set and earlier ones, oldest first.
     sets: Vec<NameSet>,
+    /// The contents of this head and of earlier ones, oldest head first; each sorted.
+    contents: Vec<Arc<[ContentKey]>>,
     /// Counters of every Tier that this process has served, by slot; slot 0 is Unmatched.
     pub(super) cells: Vec<Arc<Cells>>,
     /// For each Tier of the snapshot its slot in `cells`.
@@ -60,6 +65,25 @@ pub struct Head {
 pub(super) struct Known {
     pub(super) evidence: Box<[Arc<Cell>]>,
     pub(super) now_ms: Millis,
+}
+
+/// What a head takes over from the one before it.
+struct Before {
+    generation: u32,
+    sets: Vec<(u32, Arc<[Box<str>]>)>,
+    contents: Vec<Arc<[ContentKey]>>,
+    cells: Vec<Arc<Cells>>,
+}
+
+impl Before {
+    fn of(previous: &Head) -> Self {
+        Self {
+            generation: previous.generation,
+            sets: previous.sets.iter().map(|set| (set.id, Arc::clone(&set.names))).collect(),
+            contents: previous.contents.clone(),
+            cells: previous.cells.clone(),
+        }
+    }
 }
 
 /// A set of attribute names that some agent's values may be kept for.
@@ -87,7 +111,8 @@ impl Head {
         known: Known,
     ) -> Self {
         let cells = vec![Arc::new(Cells::new(None))];
-        Self::build(snapshot, meta, metrics, known, 1, Vec::new(), cells)
+        let before = Before { generation: 1, sets: Vec::new(), contents: Vec::new(), cells };
+        Self::build(snapshot, meta, metrics, known, before)
     }
 
     /// The head after `previous`.
@@ -99,17 +124,15 @@ impl Head {
         known: Known,
     ) -> Self {
         let generation = previous.generation.wrapping_add(1).max(1);
-        let sets = previous.sets.iter().map(|set| (set.id, Arc::clone(&set.names))).collect();
-        Self::build(snapshot, meta, metrics, known, generation, sets, previous.cells.clone())
+        let before = Before { generation, ..Before::of(previous) };
+        Self::build(snapshot, meta, metrics, known, before)
     }
 
     /// The same snapshot under another commit.
     pub(super) fn again(previous: &Self, meta: HeadMeta, metrics: &Metrics, known: Known) -> Self {
         let known = Known { now_ms: previous.since_ms, ..known };
         let snapshot = previous.snapshot.clone();
-        let sets = previous.sets.iter().map(|set| (set.id, Arc::clone(&set.names))).collect();
-        let cells = previous.cells.clone();
-        Self::build(snapshot, meta, metrics, known, previous.generation, sets, cells)
+        Self::build(snapshot, meta, metrics, known, Before::of(previous))
     }
 
     fn build(
@@ -117,10 +140,10 @@ impl Head {
         meta: HeadMeta,
         metrics: &Metrics,
         known: Known,
-        generation: u32,
-        sets: Vec<(u32, Arc<[Box<str>]>)>,
-        mut cells: Vec<Arc<Cells>>,
+        before: Before,
     ) -> Self {
+        let Before { generation, sets, mut contents, mut cells } = before;
+        add_contents(&mut contents, &snapshot);
         let (set, sets) = name_sets(&snapshot.symbols, sets);
         let slots = super::census::assign_slots(&mut cells, &snapshot, generation);
         let offers = (0..).zip(&snapshot.tiers).map(|(index, tier)| {
@@ -144,6 +167,7 @@ impl Head {
             generation,
             set,
             sets,
+            contents,
             cells,
             slots,
             offers,
@@ -151,6 +175,11 @@ impl Head {
             evidence,
             since_ms,
         }
+    }
+
+    /// Whether this head, or one of the last before it, serves `content` to anybody.
+    pub(super) fn has_ever_had(&self, content: ContentKey) -> bool {
+        self.contents.iter().rev().any(|head| head.binary_search(&content).is_ok())
     }
 
     /// Which set of names values are kept for now.
@@ -256,6 +285,27 @@ pub fn arm_label(arm: Arm) -> &'static str {
         Arm::None => "none",
         Arm::Unmatched => "unmatched",
     }
+}
+
+/// Adds what `snapshot` serves; nothing when the newest head serves the same.
+fn add_contents(heads: &mut Vec<Arc<[ContentKey]>>, snapshot: &Snapshot) {
+    let offers = snapshot.tiers.iter().flat_map(|tier| {
+        let candidate = tier.candidate.iter().map(|candidate| &candidate.offer);
+        std::iter::once(&tier.base).chain(candidate)
+    });
+    let mut contents: Vec<ContentKey> = offers
+        .chain([&snapshot.unmatched])
+        .map(|offer| ContentKey::new(&offer.content.0))
+        .collect();
+    contents.sort_unstable();
+    contents.dedup();
+    if heads.last().is_some_and(|newest| **newest == *contents) {
+        return;
+    }
+    if heads.len() == CONTENT_HEADS_MAX {
+        heads.remove(0);
+    }
+    heads.push(contents.into());
 }
 
 /// Finds or adds the set of names that head mentions, and how earlier sets translate to it.

@@ -109,7 +109,8 @@ impl Server {
         let offer = if decide::settle(&head, agent) {
             teller.follow(agent, peek.description.is_some().then_some(peek));
             teller.read_wiring(agent, heard);
-            decide::decide(&head, agent, now.seconds, true)
+            let occasion = decide::Occasion::Reply { ahead: &self.ahead, owner };
+            decide::decide(&head, agent, now.seconds, occasion)
         } else {
             None
         };

@@ -39,6 +39,7 @@ use crate::metrics::Metrics;
 use crate::metrics::labels::{Closed, Transport};
 use crate::tokens::Grant;
 
+mod ahead;
 mod budget;
 mod census;
 mod collectors;
@@ -56,6 +57,9 @@ mod registry;
 mod track;
 mod versions;
 
+pub use ahead::{
+    Ahead, EARLY_LOOK_MAX, EARLY_LOOK_SECONDS, EARLY_LOOKS_BURST, HELD_LINKS_MAX, UNKNOWN_MAX,
+};
 pub use budget::FULL_STATE_PER_SECOND;
 pub use census::{ARMS, DELIVERIES, TierCount, delivery_label};
 pub use collectors::{CollectorRow, Cursor, PAGE_MAX, Page, ParseCursorError};
@@ -141,6 +145,7 @@ pub struct Server {
     aggregator: Arc<Aggregator>,
     versions: Versions,
     full_states: Budget,
+    ahead: Ahead,
     /// Serialises installs; readers never wait for it.
     installing: Mutex<()>,
     metrics: &'static Metrics,
@@ -189,6 +194,7 @@ impl Server {
             failed: FailedMemory::default(),
             aggregator,
             versions: Versions::default(),
+            ahead: Ahead::default(),
             full_states: Budget::new(settings.full_state_per_second),
             installing: Mutex::new(()),
             metrics,
@@ -326,14 +332,36 @@ impl Server {
         now: Now,
         emit: &mut dyn FnMut(Outgoing) -> ControlFlow<()>,
     ) -> ControlFlow<()> {
+        self.decide_again(link, now, Again::Outdated, emit)
+    }
+
+    /// Decides every agent of a link again whose offer was held ([`Ahead::end`] names the links), and
+    /// emits what it takes, as [`Server::redecide`] does.
+    pub fn release(
+        &self,
+        link: &mut LinkState,
+        now: Now,
+        emit: &mut dyn FnMut(Outgoing) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
+        self.decide_again(link, now, Again::All, emit)
+    }
+
+    fn decide_again(
+        &self,
+        link: &mut LinkState,
+        now: Now,
+        again: Again,
+        emit: &mut dyn FnMut(Outgoing) -> ControlFlow<()>,
+    ) -> ControlFlow<()> {
         let head = self.head.load();
         let teller = self.teller(&head, now, link.owner);
         for agent in link.session.agents_mut() {
-            if agent.placed.placement(&head).is_some() || !decide::settle(&head, agent) {
+            let is_decided = again == Again::Outdated && agent.placed.placement(&head).is_some();
+            if is_decided || !decide::settle(&head, agent) {
                 continue;
             }
             teller.follow(agent, None);
-            let offer = decide::decide(&head, agent, now.seconds, false);
+            let offer = decide::decide(&head, agent, now.seconds, decide::Occasion::Push);
             teller.report(agent, None, offer.is_some());
             if let Some(offer) = offer {
                 let head = ReplyHead::new(agent.uid(), HeadFields::default());
@@ -403,6 +431,11 @@ impl Server {
             Ok(Durable::Stored | Durable::Memory) => {}
             Ok(Durable::Failed) | Err(_) => self.metrics.late_acknowledgements.increment(1),
         }
+    }
+
+    /// Who waits for a look at the source.
+    pub fn ahead(&self) -> &Ahead {
+        &self.ahead
     }
 
     /// What evidence is told to.
@@ -488,6 +521,14 @@ impl Server {
         self.contests.store(!duplicates.is_idle(), Ordering::Release);
         result
     }
+}
+
+/// Which agents of a link are decided again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Again {
+    /// Those that the newest head has not decided.
+    Outdated,
+    All,
 }
 
 /// What is known of a head before it is served.

@@ -2,15 +2,38 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use render::snapshot::CompileError;
+use tokio::sync::{Notify, watch};
 
 use super::status::Status;
 use super::{Loaded, Source, SourceError};
 use crate::clock::Clock;
 use crate::metrics::Metrics;
 use crate::metrics::labels::FetchOutcome;
+
+/// Asks a [`Poller`] to look before its time, and waits for that.
+#[derive(Debug, Default)]
+pub struct Early {
+    asked: Notify,
+    begun: AtomicU64,
+    /// The number of the last look that has ended.
+    ended: watch::Sender<u64>,
+}
+
+impl Early {
+    /// Has the source looked at, and returns when a look has ended that began after this was
+    /// called. Never, if the poller is gone.
+    pub async fn look(&self) {
+        let mut ended = self.ended.subscribe();
+        let wanted = self.begun.load(Ordering::SeqCst) + 1;
+        self.asked.notify_one();
+        // The sender lives in `self`, so the wait cannot end for want of one.
+        let _ = ended.wait_for(|ended| *ended >= wanted).await;
+    }
+}
 
 /// A source and what happens with its heads.
 pub struct Poller<P> {
@@ -20,6 +43,7 @@ pub struct Poller<P> {
     clock: Clock,
     metrics: &'static Metrics,
     interval: Duration,
+    early: Arc<Early>,
     /// Whether there is a head to fall back on: before that, whoever asked for the look tells.
     in_force: bool,
     /// When the head in force was made, to notice one that is older.
@@ -39,7 +63,22 @@ where
         metrics: &'static Metrics,
         put: P,
     ) -> Self {
-        Self { source, put, status, clock, metrics, interval, in_force: false, made_unix_ms: None }
+        Self {
+            source,
+            put,
+            status,
+            clock,
+            metrics,
+            interval,
+            early: Arc::default(),
+            in_force: false,
+            made_unix_ms: None,
+        }
+    }
+
+    /// Asks this poller, once it runs, to look before its time.
+    pub fn early(&self) -> Arc<Early> {
+        Arc::clone(&self.early)
     }
 
     /// Looks once, blocking, and says whether a new head is in force.
@@ -107,10 +146,15 @@ where
         Ok(())
     }
 
-    /// Looks at every interval until it is dropped; the first look is one interval away.
+    /// Looks at every interval, and when asked to, until it is dropped; the first look is one
+    /// interval away.
     pub async fn run(mut self) {
         loop {
-            tokio::time::sleep(self.interval).await;
+            let early = Arc::clone(&self.early);
+            tokio::select! {
+                () = tokio::time::sleep(self.interval) => {}
+                () = early.asked.notified() => {}
+            }
             let looked = tokio::task::spawn_blocking(move || {
                 self.look_guarded();
                 self
@@ -127,6 +171,7 @@ where
 
     /// A fault of ours in reading one head must not keep the next one out.
     fn look_guarded(&mut self) {
+        let number = self.early.begun.fetch_add(1, Ordering::SeqCst) + 1;
         // What went wrong is already logged, counted and kept for /readyz.
         let looked = catch_unwind(AssertUnwindSafe(|| drop(self.look())));
         if looked.is_err() {
@@ -134,6 +179,7 @@ where
             let text = "a fault of the gateway, see its log; please report it".to_owned();
             self.status.failed(self.clock.unix_ms(), "panic", text);
         }
+        self.early.ended.send_replace(number);
     }
 }
 

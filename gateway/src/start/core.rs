@@ -25,7 +25,7 @@ use crate::metrics::Metrics;
 use crate::propose::{self, Proposer};
 use crate::reload;
 use crate::serve::{Pages, Server, Settings};
-use crate::source::poll::short;
+use crate::source::poll::{Early, short};
 use crate::source::status::Status;
 use crate::source::{Source, git};
 use crate::tls::Tls;
@@ -64,6 +64,13 @@ pub(super) struct Core {
 pub(super) struct Work {
     poller: HeadPoller,
     proposer: Option<Proposer>,
+}
+
+impl Work {
+    /// Asks the poller to look before its time.
+    pub(super) fn early(&self) -> Arc<Early> {
+        self.poller.early()
+    }
 }
 
 impl Core {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::core::{Base, Core, Work, evidence, raise_descriptor_limit, show_expiry, stamp};
 use super::{announce, bound};
+use crate::catch_up;
 use crate::config::ServeConfig;
 use crate::listen::{self, Front, Parts};
 use crate::reload;
@@ -94,6 +95,7 @@ async fn listen_and_serve(prepared: &Prepared, work: Work) -> anyhow::Result<()>
         clock,
     }));
     let admission = Some(Arc::clone(&front.admission));
+    tokio::spawn(catch_up::run(Arc::clone(&front), work.early()));
     core.spawn(work, admin_listener, links, front.drain.clone(), admission);
     watch_files(prepared);
 

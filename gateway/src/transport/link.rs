@@ -30,7 +30,7 @@ use crate::listen::Front;
 use crate::listen::socket::Socket;
 use crate::metrics::labels::{Closed, Transport};
 use crate::scratch;
-use crate::serve::{LinkId, LinkState, Linked, LinksFull, Parting};
+use crate::serve::{LinkId, LinkState, Linked, LinksFull, Outgoing, Parting, Server};
 use crate::tokens::Grant;
 
 /// Silence after which a link is pinged. Collectors speak every 30 s; a client that re-arms its own
@@ -96,6 +96,14 @@ pub(super) struct Partial {
     pub(super) held: Held,
     pub(super) since: Seconds,
 }
+
+/// [`Server::redecide`] or [`Server::release`].
+type Decide = fn(
+    &Server,
+    &mut LinkState,
+    Now,
+    &mut dyn FnMut(Outgoing) -> ControlFlow<()>,
+) -> ControlFlow<()>;
 
 /// What [`Link::redecide`] came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -261,6 +269,15 @@ impl Link {
     /// Decides its agents again after a head change: some of them, if there are many. A bridge takes
     /// its offers as fast as it reads, like anybody's answers, and is not dropped for their number.
     pub(crate) fn redecide(self: &Arc<Self>, now: Now) -> Visit {
+        self.visit(now, Server::redecide)
+    }
+
+    /// Decides its agents again after an offer to one of them was held.
+    pub(crate) fn decide_held(self: &Arc<Self>, now: Now) -> Visit {
+        self.visit(now, Server::release)
+    }
+
+    fn visit(self: &Arc<Self>, now: Now, decide: Decide) -> Visit {
         let mut inner = self.lock();
         let Inner { state, wire } = &mut *inner;
         let mut visit = Visit { offers: 0, finished: true };
@@ -273,7 +290,7 @@ impl Link {
             return visit;
         }
         let mut frames = Vec::new();
-        let decided = self.front.server.redecide(state, now, &mut |outgoing| {
+        let decided = decide(&self.front.server, state, now, &mut |outgoing| {
             visit.offers += 1;
             self.answer(wire, &mut frames, &outgoing, Cause::Push);
             if is_long(wire) || visit.offers == OFFERS_PER_VISIT {

@@ -459,10 +459,22 @@ impl<P> Agent<P> {
     ///
     /// `in_reply` tells a reply to the agent's last message from a push.
     pub fn handle_decision(&mut self, now: Seconds, desired: &Desired, in_reply: bool) -> Decision {
+        self.handle_decision_unless(now, desired, in_reply, |_| false)
+    }
+
+    /// [`Agent::handle_decision`], but an offer that would be made is not made when `held` says so,
+    /// given what the agent reported last. It is asked only then.
+    pub fn handle_decision_unless(
+        &mut self,
+        now: Seconds,
+        desired: &Desired,
+        in_reply: bool,
+        held: impl FnOnce(ContentKey) -> bool,
+    ) -> Decision {
         let (serving, content) = self.serving(now, desired);
         let withheld = serving == Serving::Candidate
             && desired.candidate.is_some_and(|candidate| candidate.withheld);
-        let offer = !withheld && self.wants(now, content, in_reply);
+        let offer = !withheld && self.wants(now, content, in_reply) && !held(self.reported);
         if offer {
             if let Some(failures) = &mut self.failures {
                 failures.handle_offered(now, content);

@@ -1,5 +1,6 @@
 //! The server without sockets: whole heads, several links, and time as an argument.
 
+mod ahead;
 mod brake;
 mod duplicates;
 mod estate;
