@@ -1,13 +1,15 @@
 //! The command line.
 
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use loadgen::progress::{Bar, REDRAW};
 use loadgen::rehearse::{self, GivenGateway, Options};
+use loadgen::scale::{self, Outcome};
 use loadgen::{Config, Report, Running, Transport};
 
 /// Simulates collectors against an OpAMP gateway and checks every offer against a plain model of
@@ -27,17 +29,18 @@ pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Option<Command>,
 
-    /// How many collectors to simulate, at most 19,900 in one process
+    /// How many collectors to simulate
     #[arg(long, value_name = "N", default_value_t = 100)]
     collectors: u32,
 
-    /// Where the gateway listens, ws:// or http://
-    #[arg(long, value_name = "URL", default_value = "ws://127.0.0.1:4320/v1/opamp")]
-    endpoint: String,
+    /// Where the gateway listens, ws:// or http://; may be given several times, and collectors are
+    /// shared out. Without it, loadgen starts gateways of its own
+    #[arg(long, value_name = "URL")]
+    endpoint: Vec<String>,
 
     /// The estate that the gateway serves, with its rendered files
-    #[arg(long, value_name = "DIR", required = true)]
-    estate: Option<PathBuf>,
+    #[arg(long, value_name = "DIR", default_value = DEMO)]
+    estate: PathBuf,
 
     /// How to talk; what the URL says when absent
     #[arg(long, value_enum)]
@@ -49,9 +52,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     plan: Option<PathBuf>,
 
-    /// Collectors started per second, whether or not the gateway keeps up
-    #[arg(long, value_name = "PER_SECOND", default_value_t = 2_000.0)]
-    connect_rate: f64,
+    /// Collectors started per second, whether or not the gateway keeps up [default: 2000; 10000 over
+    /// all workers]
+    #[arg(long, value_name = "PER_SECOND")]
+    connect_rate: Option<f64>,
 
     /// How long to stay once every collector has applied its offer
     #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = loadgen::duration::parse)]
@@ -63,9 +67,9 @@ pub(crate) struct Arguments {
     expect_changes: u32,
 
     /// How long it may take until every collector has applied its offer, and until each expected
-    /// change comes
-    #[arg(long, value_name = "DURATION", default_value = "2m", value_parser = loadgen::duration::parse)]
-    timeout: Duration,
+    /// change comes [default: 2m; 5m with workers]
+    #[arg(long, value_name = "DURATION", value_parser = loadgen::duration::parse)]
+    timeout: Option<Duration>,
 
     /// How much sooner or later than loadgen the gateway may see a change of the estate. An offer is
     /// right when it is exactly what a head asks for that was in force at some moment at most this
@@ -96,7 +100,92 @@ pub(crate) struct Arguments {
     /// Write the report there too, as JSON
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
+
+    /// Form of the report on stdout
+    #[arg(short, long, value_enum, default_value_t = Form::Text)]
+    output: Form,
+
+    #[command(flatten)]
+    many: Many,
 }
+
+/// Flags of a run over many processes.
+#[derive(Debug, Args)]
+#[command(
+    next_help_heading = "Many processes (no --endpoint, --workers, or more than one process holds)"
+)]
+struct Many {
+    /// Worker processes [default: as many as the limit of open files asks for]
+    #[arg(long, value_name = "N")]
+    workers: Option<u32>,
+
+    /// Gateways to start [default: as many as the limit of open files asks for]
+    #[arg(long, value_name = "N")]
+    replicas: Option<u32>,
+
+    /// The gateway's binary; absent, the one beside this binary
+    #[arg(long, value_name = "FILE")]
+    gateway: Option<PathBuf>,
+
+    /// A further flag of each gateway, such as --gateway-flag=--drain=5s; may be given several times
+    #[arg(long, value_name = "FLAG", allow_hyphen_values = true)]
+    gateway_flag: Vec<String>,
+
+    /// Kill a gateway with -9 that long after all have settled; its collectors must be served rightly
+    /// again
+    #[arg(long, value_name = "DURATION", value_parser = loadgen::duration::parse)]
+    kill_replica_at: Option<Duration>,
+
+    /// Start another gateway in its place
+    #[arg(long, requires = "kill_replica_at")]
+    restart_killed: bool,
+
+    /// Replace every gateway, one after the other, once all have settled: a new one first, then
+    /// SIGTERM to the old one
+    #[arg(long)]
+    roll_replicas: bool,
+
+    /// Change every artefact in a copy of the estate, again and again
+    #[arg(long, value_name = "DURATION", value_parser = loadgen::duration::parse)]
+    push_every: Option<Duration>,
+
+    /// Reset all links at once and open them again, again and again
+    #[arg(long, value_name = "DURATION", value_parser = loadgen::duration::parse)]
+    storm: Option<Duration>,
+
+    /// Longest wait before another attempt to connect [default: a minute and a half]
+    #[arg(long, value_name = "DURATION", value_parser = loadgen::duration::parse)]
+    reconnect_within: Option<Duration>,
+
+    /// Write a picture of the run there (SVG)
+    #[arg(long, value_name = "FILE")]
+    plot: Option<PathBuf>,
+
+    /// A figure that is missed is a failure, too
+    #[arg(long)]
+    strict: bool,
+
+    /// Tell nothing on stderr while it goes on
+    #[arg(long)]
+    quiet: bool,
+}
+
+impl Many {
+    /// Whether any flag is given that needs workers.
+    fn is_asked_for(&self) -> bool {
+        self.workers.is_some()
+            || self.replicas.is_some()
+            || self.kill_replica_at.is_some()
+            || self.roll_replicas
+            || self.push_every.is_some()
+            || self.storm.is_some()
+            || self.plot.is_some()
+            || self.strict
+    }
+}
+
+/// The estate of those who name none.
+const DEMO: &str = "fixtures/estates/demo";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -105,6 +194,21 @@ enum Command {
     /// What happened is told on stdout. Exit: 0 when everything was as the scenario says; 1 when
     /// anything was not; 2 when it could not be played.
     Rehearse(Rehearse),
+    /// A worker of a run over many processes.
+    #[command(hide = true)]
+    Worker {
+        /// The process that it belongs to.
+        parent: u32,
+    },
+    /// Becomes a program that dies with the process that started it.
+    #[command(hide = true)]
+    Leash {
+        /// The process that it belongs to.
+        parent: u32,
+        /// Program and arguments.
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        program: Vec<std::ffi::OsString>,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -174,16 +278,9 @@ impl Rehearse {
             }
             _ => None,
         };
-        let gateway = match self.gateway {
-            Some(gateway) => gateway,
-            None => std::env::current_exe()?.with_file_name("gateway"),
-        };
-        if !gateway.is_file() {
-            anyhow::bail!("there is no gateway at {}; name it with --gateway", gateway.display());
-        }
         Ok(Options {
             scenario: self.scenario,
-            gateway,
+            gateway: gateway_binary(self.gateway)?,
             given,
             keep: self.keep,
             verbose: !self.quiet,
@@ -191,39 +288,153 @@ impl Rehearse {
     }
 }
 
+/// The given one, or the one beside this program.
+fn gateway_binary(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
+    let gateway = match given {
+        Some(gateway) => gateway,
+        None => std::env::current_exe()?.with_file_name("gateway"),
+    };
+    if !gateway.is_file() {
+        anyhow::bail!("there is no gateway at {}; name it with --gateway", gateway.display());
+    }
+    Ok(gateway)
+}
+
+fn write(path: &Path, text: String) -> anyhow::Result<()> {
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
 impl Arguments {
-    /// Runs, prints the report, and says whether all was right.
-    pub(crate) fn run(self) -> anyhow::Result<bool> {
-        if let Some(Command::Rehearse(rehearse)) = self.command {
-            return rehearse.run();
+    /// Runs, prints the report, and gives the exit code.
+    pub(crate) fn run(mut self) -> anyhow::Result<ExitCode> {
+        let code = |right: bool| if right { ExitCode::SUCCESS } else { ExitCode::from(1) };
+        match self.command.take() {
+            Some(Command::Rehearse(rehearse)) => return rehearse.run().map(code),
+            Some(Command::Worker { parent }) => return Ok(scale::worker::main(parent)),
+            Some(Command::Leash { parent, program }) => {
+                return Ok(scale::leash::main(parent, &program));
+            }
+            None => {}
         }
-        let report_file = self.report.clone();
+        if !self.estate.is_dir() {
+            anyhow::bail!(
+                "there is no estate at {}; name one with --estate, or start in the repository",
+                self.estate.display()
+            );
+        }
+        let fits = self.endpoint.len() == 1 && self.collectors <= loadgen::COLLECTORS_MAX;
+        if !fits || self.many.is_asked_for() {
+            return self.run_many().map(code);
+        }
+        let (report_file, output) = (self.report.clone(), self.output);
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let report = runtime.block_on(watch(self.into_config()))?;
-        print!("{report}");
-        if let Some(path) = report_file {
-            let json = serde_json::to_string_pretty(&report)?;
-            std::fs::write(&path, json + "\n")
-                .with_context(|| format!("cannot write {}", path.display()))?;
+        let json = || serde_json::to_string_pretty(&report);
+        match output {
+            Form::Text => print!("{report}"),
+            Form::Json => println!("{}", json()?),
         }
-        Ok(report.all_right)
+        if let Some(path) = report_file {
+            write(&path, json()? + "\n")?;
+        }
+        Ok(code(report.all_right))
+    }
+
+    /// The run over many processes.
+    fn run_many(self) -> anyhow::Result<bool> {
+        let (report, plot, output) = (self.report.clone(), self.many.plot.clone(), self.output);
+        let strict = self.many.strict;
+        let options = self.into_options()?;
+        // What is started dies with the thread that starts it: that is this one.
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let outcome: Outcome = runtime.block_on(async {
+            let (send, mut interrupts) = tokio::sync::mpsc::channel(2);
+            tokio::spawn(async move {
+                while tokio::signal::ctrl_c().await.is_ok() {
+                    if send.send(()).await.is_err() {
+                        return;
+                    }
+                }
+            });
+            scale::run(&options, &mut interrupts).await
+        })?;
+        let json = || serde_json::to_string_pretty(&outcome);
+        match output {
+            Form::Text => print!("{outcome}"),
+            Form::Json => println!("{}", json()?),
+        }
+        if let Some(path) = report {
+            write(&path, json()? + "\n")?;
+        }
+        if let Some(path) = plot {
+            write(&path, outcome.plot())?;
+        }
+        let reached = outcome.figures.iter().all(|figure| figure.holds);
+        Ok(outcome.all_right && (reached || !strict))
+    }
+
+    fn into_options(self) -> anyhow::Result<scale::Options> {
+        for (flag, given) in [
+            ("--transport http", self.transport == Some(Transport::Http)),
+            ("--gzip", self.gzip),
+            ("--expect-changes", self.expect_changes > 0),
+            ("--source", self.source.is_some()),
+            ("--allow-lost-links", self.allow_lost_links),
+        ] {
+            if given {
+                anyhow::bail!(
+                    "{flag} is for one process: it needs one --endpoint and at most {} collectors",
+                    loadgen::COLLECTORS_MAX
+                );
+            }
+        }
+        let gateway = if self.endpoint.is_empty() {
+            gateway_binary(self.many.gateway)?
+        } else {
+            PathBuf::new()
+        };
+        let own = vec![std::env::current_exe()?.into_os_string()];
+        let defaults = scale::Options::new(self.collectors, self.estate, gateway, own);
+        Ok(scale::Options {
+            plan: self.plan,
+            heartbeat: self.heartbeat,
+            endpoints: self.endpoint,
+            gateway_flags: self.many.gateway_flag,
+            replicas: self.many.replicas,
+            workers: self.many.workers,
+            connect_rate: self.connect_rate.unwrap_or(defaults.connect_rate),
+            duration: self.duration,
+            timeout: self.timeout.unwrap_or(defaults.timeout),
+            head_window: self.head_window,
+            reply_timeout: self.reply_timeout,
+            reconnect_within: self.many.reconnect_within,
+            kill_replica_at: self.many.kill_replica_at,
+            restart_killed: self.many.restart_killed,
+            roll_replicas: self.many.roll_replicas,
+            push_every: self.many.push_every,
+            storm_every: self.many.storm,
+            quiet: self.many.quiet,
+            ..defaults
+        })
     }
 
     fn into_config(self) -> Config {
+        let endpoint = self.endpoint.into_iter().next().unwrap_or_default();
+        let defaults = Config::new(self.collectors, endpoint, self.estate);
         Config {
             transport: self.transport,
             source: self.source,
             plan: self.plan,
             heartbeat: self.heartbeat,
-            connect_rate: self.connect_rate,
+            connect_rate: self.connect_rate.unwrap_or(defaults.connect_rate),
             duration: self.duration,
             expect_changes: self.expect_changes,
-            timeout: self.timeout,
+            timeout: self.timeout.unwrap_or(defaults.timeout),
             head_window: self.head_window,
             reply_timeout: self.reply_timeout,
             gzip: self.gzip,
             allow_lost_links: self.allow_lost_links,
-            ..Config::new(self.collectors, self.endpoint, self.estate.unwrap_or_default())
+            ..defaults
         }
     }
 }
@@ -264,9 +475,11 @@ mod tests {
 
     #[test]
     fn the_defaults_are_those_of_the_library() {
-        let arguments = Arguments::try_parse_from(["loadgen", "--estate", "e"]).unwrap();
+        let endpoint = "ws://127.0.0.1:4320/v1/opamp";
+        let line = ["loadgen", "--estate", "e", "--endpoint", endpoint];
+        let arguments = Arguments::try_parse_from(line).unwrap();
         let config = format!("{:?}", arguments.into_config());
-        let expected = Config::new(100, "ws://127.0.0.1:4320/v1/opamp", "e");
+        let expected = Config::new(100, endpoint, "e");
         assert_eq!(config, format!("{expected:?}"));
     }
 }

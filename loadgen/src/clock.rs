@@ -24,11 +24,16 @@ impl Clock {
     }
 
     /// Milliseconds since the Unix epoch, for version 7 uids and health timestamps.
-    #[expect(clippy::disallowed_methods, reason = "this is the clock module")]
     pub fn unix_ms() -> u64 {
+        Self::unix_us() / 1_000
+    }
+
+    /// Microseconds since the Unix epoch, for what several processes compare.
+    #[expect(clippy::disallowed_methods, reason = "this is the clock module")]
+    pub fn unix_us() -> u64 {
         SystemTime::now()
             .duration_since(UNIX_EPOCH)
-            .map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+            .map_or(0, |since| u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
     }
 }
 

@@ -124,14 +124,12 @@ impl Collector {
     pub fn handle_websocket(
         &mut self,
         now: Micros,
-        payload: &Bytes,
+        payload: &[u8],
         frame_bytes: usize,
         world: World<'_>,
     ) -> Noted {
         match strip_header(payload) {
-            Ok(message) => {
-                self.handle_protobuf(now, payload.slice_ref(message), frame_bytes, world)
-            }
+            Ok(message) => self.handle_protobuf(now, message, frame_bytes, world),
             Err(error) => {
                 self.ledger.handle_undecodable(now, frame_bytes, &error.to_string(), world.heads)
             }
@@ -142,15 +140,16 @@ impl Collector {
     pub fn handle_protobuf(
         &mut self,
         now: Micros,
-        payload: Bytes,
+        payload: &[u8],
         bytes: usize,
         world: World<'_>,
     ) -> Noted {
-        if self.is_ack(&payload) {
+        if self.is_ack(payload) {
             self.answered = true;
             return self.ledger.handle_ack(now, bytes, world.heads);
         }
-        let message = match wire::ServerToAgent::decode(payload) {
+        // A copy of its own, of which the parts of the message are slices.
+        let message = match wire::ServerToAgent::decode(Bytes::copy_from_slice(payload)) {
             Ok(message) => message,
             Err(error) => {
                 let text = error.to_string();
@@ -233,6 +232,12 @@ impl Collector {
         }
         let acknowledged = self.ledger.owed_since().is_none();
         self.agent.applied().filter(|_| acknowledged).map(|hash| short(hash))
+    }
+
+    /// Whether it runs what a head says, has told so, and was answered.
+    pub(crate) fn is_settled_under(&self, head: &Head, plan: &Plan) -> bool {
+        let settled = self.ledger.owed_since().is_none() && self.agent.is_settled();
+        settled && self.settled_on(plan) == Some(head.settled_on(self.index, plan))
     }
 
     /// When the newest message that is unanswered was sent, if one is.

@@ -293,8 +293,12 @@ impl Running {
         let refused = self.watched.refused.load(Ordering::Relaxed);
         let last_refusal = self.watched.last_refusal.lock().map_or(None, |text| text.clone());
         Report::judge(Ending {
-            config: &self.config,
-            shared: &self.shared,
+            plan: &self.shared.plan,
+            heads: &self.shared.heads,
+            counts: self.shared.live.counts(),
+            timings: &self.shared.timings(),
+            errors: self.shared.errors(),
+            allow_lost_links: self.config.allow_lost_links,
             marks: self.marks,
             closed,
             heads_refused: refused,

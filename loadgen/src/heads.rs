@@ -31,13 +31,17 @@ pub struct Head {
     /// Whether it mentions an attribute that no earlier head of this run mentioned, so that a
     /// gateway has to ask for full state (serving.md, decision 3).
     pub mentions_more: bool,
-    places: Vec<Place>,
+    /// Shared with the head before where that puts everybody in the same place.
+    places: Arc<[Place]>,
 }
 
 impl Head {
     /// Places every collector of the plan by the model.
     pub fn new(model: Model, seen_at: Micros, plan: &Plan, before: Option<&Self>) -> Self {
-        let places = (0..plan.len()).map(|index| model.place(&plan.attributes(index))).collect();
+        let places = match before.filter(|before| before.model.places_like(&model)) {
+            Some(before) => Arc::clone(&before.places),
+            None => (0..plan.len()).map(|index| model.place(&plan.attributes(index))).collect(),
+        };
         let mentions_more =
             before.is_some_and(|before| !model.mentions().is_subset(&before.model.mentions()));
         Self { model, seen_at, mentions_more, places }
@@ -147,6 +151,12 @@ impl Heads {
     /// The newest epoch.
     pub fn latest_epoch(&self) -> Epoch {
         epoch(self.read().len() - 1)
+    }
+
+    /// When a head was first seen.
+    pub fn seen_at(&self, epoch: Epoch) -> Option<Micros> {
+        let list = self.read();
+        list.get(usize::try_from(epoch).ok()?).map(|head| head.seen_at)
     }
 
     /// All of them, oldest first.

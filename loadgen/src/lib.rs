@@ -24,6 +24,7 @@ pub mod endpoint;
 pub mod faults;
 pub mod fleet;
 pub mod heads;
+mod histogram;
 pub mod host;
 pub mod ledger;
 mod link;
@@ -32,7 +33,9 @@ pub mod plan;
 pub mod progress;
 pub mod rehearse;
 pub mod report;
+pub mod scale;
 mod shared;
+mod swarm;
 #[cfg(test)]
 mod testing;
 mod watch;

@@ -16,8 +16,7 @@ fn main() -> ExitCode {
         Err(error) => error.exit(), // 0 for --help and --version, 2 for anything else
     };
     match arguments.run() {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(1),
+        Ok(code) => code,
         Err(error) => {
             eprintln!("loadgen: {error:#}");
             ExitCode::from(2)

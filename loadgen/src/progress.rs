@@ -43,6 +43,11 @@ impl Bar {
         ));
     }
 
+    /// Writes a line above it.
+    pub(crate) fn tell(&self, text: &str) {
+        self.0.println(text);
+    }
+
     /// Takes it off the screen.
     pub fn clear(&self) {
         self.0.finish_and_clear();

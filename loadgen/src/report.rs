@@ -1,20 +1,21 @@
 //! What a run found: figures, and a verdict with its reasons.
 
+mod merge;
 mod text;
 
 use std::collections::BTreeMap;
 
 use hdrhistogram::Histogram;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::clock::Micros;
-use crate::config::Config;
 use crate::fleet::{Progress, who};
-use crate::heads::{Epoch, Head};
+use crate::heads::{Epoch, Head, Heads};
 use crate::host;
 use crate::ledger::{Closed, Finding, Sums, Wrong};
 use crate::model::Arm;
-use crate::shared::Shared;
+use crate::plan::Plan;
+use crate::shared::Timings;
 
 /// Explanations in a report.
 const SAMPLES_MAX: usize = 20;
@@ -24,7 +25,7 @@ const LATENESS_MAX_MS: f64 = 100.0;
 const PROCESSOR_SHARE_MAX: f64 = 0.9;
 
 /// Everything that a run found out. Times are in the unit that their names end with.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Report {
     /// Nothing wrong, nothing lost, nothing extra.
     pub all_right: bool,
@@ -109,10 +110,12 @@ pub struct Report {
 }
 
 /// What a head asked for and what came of it.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeadReport {
     /// Its number, from 0.
     pub epoch: Epoch,
+    /// Stands for all that it serves: the same in every process.
+    pub fingerprint: u64,
     /// First seen that long after the start.
     pub seen_at_s: f64,
     /// Collectors whose content differs from that under the head before, by the model.
@@ -136,7 +139,7 @@ pub struct HeadReport {
 }
 
 /// A distribution in milliseconds.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[expect(missing_docs, reason = "percentiles are named for what they are")]
 pub struct Latency {
     pub count: u64,
@@ -148,7 +151,7 @@ pub struct Latency {
 }
 
 /// The load generator's own condition.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Own {
     /// Processor time in user mode.
     pub cpu_user_s: f64,
@@ -163,7 +166,7 @@ pub struct Own {
 }
 
 /// Something that went wrong.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sample {
     /// Which collector.
     pub collector: u32,
@@ -193,12 +196,32 @@ pub(crate) struct Marks {
 
 /// What a report is made of.
 pub(crate) struct Ending<'e> {
-    pub(crate) config: &'e Config,
-    pub(crate) shared: &'e Shared,
+    pub(crate) plan: &'e Plan,
+    pub(crate) heads: &'e Heads,
+    pub(crate) counts: Counts,
+    pub(crate) timings: &'e Timings,
+    pub(crate) errors: BTreeMap<String, u64>,
+    /// Links that break are no failure.
+    pub(crate) allow_lost_links: bool,
     pub(crate) marks: Marks,
     pub(crate) closed: Vec<Closed>,
     pub(crate) heads_refused: u64,
     pub(crate) last_refusal: Option<String>,
+}
+
+/// What is counted while a run goes on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) started: u64,
+    pub(crate) ever_connected: u64,
+    pub(crate) links_lost: u64,
+    pub(crate) connect_failures: u64,
+    pub(crate) throttled: u64,
+    pub(crate) reopened: u64,
+    pub(crate) first_offers: u64,
+    pub(crate) offers: u64,
+    pub(crate) wrong: u64,
+    pub(crate) messages: u64,
 }
 
 impl Marks {
@@ -215,6 +238,12 @@ impl Marks {
     pub(crate) fn settled(&mut self, now: Micros) {
         self.all_settled.get_or_insert(now);
         self.all_offered.get_or_insert(now);
+    }
+
+    /// When all were offered and settled for the first time, where that was seen.
+    pub(crate) fn first(&mut self, offered: Option<Micros>, settled: Option<Micros>) {
+        self.all_offered = offered.or(settled);
+        self.all_settled = settled;
     }
 
     pub(crate) fn end(&mut self, now: Micros) {
@@ -234,25 +263,20 @@ impl Marks {
 impl Report {
     /// Adds all books up and judges them.
     pub(crate) fn judge(ending: Ending<'_>) -> Self {
-        let Ending { config, shared, marks, closed, heads_refused, last_refusal } = ending;
-        let heads = shared.heads.all();
-        let tally = Tally::of(&closed, &heads, shared);
-        let live = &shared.live;
-        let read = |counter: &std::sync::atomic::AtomicU64| {
-            counter.load(std::sync::atomic::Ordering::Relaxed)
-        };
+        let Ending { plan, timings, counts, marks, closed, .. } = ending;
+        let heads = ending.heads.all();
+        let tally = Tally::of(&closed, &heads, plan);
         let kind = |wrong| tally.wrongs.get(&wrong).copied().unwrap_or(0);
         let elapsed_s = marks.since_begin(marks.end);
-        let timings = shared.timings();
         let own = own(&marks, elapsed_s, &timings.connect_lateness, &timings.timer_lateness);
-        let collectors = shared.plan.len();
+        let collectors = plan.len();
         let all_offered_after_s = marks.all_offered.map(|at| marks.since_begin(at));
         let mut report = Self {
             all_right: false,
             problems: marks.problems.clone(),
             figures_void: void(&own),
             collectors,
-            connected: read(&live.ever_connected),
+            connected: counts.ever_connected,
             offered_right: tally.offered_right,
             wrong: tally.wrongs.values().sum(),
             wrong_by_kind: tally.wrongs.clone(),
@@ -269,14 +293,14 @@ impl Report {
             pings: tally.sums.pings,
             bytes_received: tally.sums.bytes_received,
             bytes_received_beyond_acks: tally.sums.bytes_beyond_acks,
-            links_lost: read(&live.links_lost),
-            connect_failures: read(&live.connect_failures),
-            throttled: read(&live.throttled),
-            http_reopened: read(&live.reopened),
-            errors: shared.errors(),
+            links_lost: counts.links_lost,
+            connect_failures: counts.connect_failures,
+            throttled: counts.throttled,
+            http_reopened: counts.reopened,
+            errors: ending.errors,
             heads: tally.heads,
-            heads_refused,
-            last_refusal,
+            heads_refused: ending.heads_refused,
+            last_refusal: ending.last_refusal,
             connect_to_offer: Latency::of(&timings.connect_to_offer),
             change_to_offer: Latency::of(&timings.change_to_offer),
             reply: Latency::of(&timings.reply),
@@ -291,12 +315,12 @@ impl Report {
             own,
             samples: tally.samples,
         };
-        report.find_problems(config);
+        report.find_problems(ending.allow_lost_links);
         report.all_right = report.problems.is_empty();
         report
     }
 
-    fn find_problems(&mut self, config: &Config) {
+    pub(crate) fn find_problems(&mut self, allow_lost_links: bool) {
         let collectors = u64::from(self.collectors);
         let mut found = Vec::new();
         if self.connected < collectors {
@@ -319,7 +343,7 @@ impl Report {
                 self.bytes_received_beyond_acks
             ));
         }
-        if self.links_lost > 0 && !config.allow_lost_links {
+        if self.links_lost > 0 && !allow_lost_links {
             found.push(format!("{} links broke", self.links_lost));
         }
         for head in &self.heads {
@@ -352,12 +376,12 @@ struct Tally {
 }
 
 impl Tally {
-    fn of(closed: &[Closed], heads: &[std::sync::Arc<Head>], shared: &Shared) -> Self {
+    fn of(closed: &[Closed], heads: &[std::sync::Arc<Head>], plan: &Plan) -> Self {
         let mut tally = Self { heads: empty_heads(heads), ..Self::default() };
         let mut books: BTreeMap<u32, &Closed> = BTreeMap::new();
         books.extend(closed.iter().map(|closed| (closed.index, closed)));
-        for index in 0..shared.plan.len() {
-            let accepts = !shared.plan.is_report_only(index);
+        for index in 0..plan.len() {
+            let accepts = !plan.is_report_only(index);
             if let Some(last) = heads.last() {
                 tally.unmatched += u32::from(last.arm(index) == Arm::Unmatched && accepts);
             }
@@ -370,7 +394,7 @@ impl Tally {
                 continue;
             };
             tally.add(closed);
-            tally.sample(closed, shared);
+            tally.sample(closed, plan);
             if accepts {
                 let expected = heads.last().map(|head| head.expected(index).short);
                 let right = closed.held.is_some() && closed.held == expected;
@@ -449,7 +473,7 @@ impl Tally {
         }
     }
 
-    fn sample(&mut self, closed: &Closed, shared: &Shared) {
+    fn sample(&mut self, closed: &Closed, plan: &Plan) {
         // Found in order of judgement; an offer may wait for that.
         let mut findings: Vec<&Finding> = closed.findings.iter().collect();
         findings.sort_by_key(|finding| finding.at);
@@ -459,8 +483,8 @@ impl Tally {
             }
             self.samples.push(Sample {
                 collector: closed.index,
-                group: shared.plan.group_name(closed.index).to_owned(),
-                attributes: who(&shared.plan, closed.index),
+                group: plan.group_name(closed.index).to_owned(),
+                attributes: who(plan, closed.index),
                 wrong: finding.wrong,
                 at_ms: finding.at / 1_000,
                 text: finding.text.clone(),
@@ -478,6 +502,7 @@ fn empty_heads(heads: &[std::sync::Arc<Head>]) -> Vec<HeadReport> {
         .zip(heads)
         .map(|(epoch, head)| HeadReport {
             epoch,
+            fingerprint: head.model.fingerprint(),
             seen_at_s: seconds(head.seen_at),
             content_changed_by_model: 0,
             members_newly_admitted_by_model: 0,
@@ -523,7 +548,7 @@ fn void(own: &Own) -> Option<String> {
 }
 
 impl Latency {
-    fn of(histogram: &Histogram<u64>) -> Self {
+    pub(crate) fn of(histogram: &Histogram<u64>) -> Self {
         if histogram.is_empty() {
             return Self::default();
         }

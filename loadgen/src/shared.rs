@@ -9,12 +9,13 @@ use hdrhistogram::Histogram;
 use tokio::sync::watch;
 
 use crate::agent::Habits;
-use crate::clock::{Clock, Micros};
+use crate::clock::Clock;
 use crate::collector::World;
 use crate::endpoint::Endpoint;
 use crate::faults::{Profile, Runs, Vanishing};
 use crate::heads::Heads;
 use crate::plan::Plan;
+use crate::report::Counts;
 use crate::wheel::Wheel;
 
 /// Kinds of connection errors that are told apart.
@@ -200,8 +201,27 @@ impl Shared {
     }
 }
 
+impl Live {
+    /// As they are now.
+    pub(crate) fn counts(&self) -> Counts {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        Counts {
+            started: read(&self.started),
+            ever_connected: read(&self.ever_connected),
+            links_lost: read(&self.links_lost),
+            connect_failures: read(&self.connect_failures),
+            throttled: read(&self.throttled),
+            reopened: read(&self.reopened),
+            first_offers: read(&self.first_offers),
+            offers: read(&self.offers),
+            wrong: read(&self.wrong),
+            messages: read(&self.messages),
+        }
+    }
+}
+
 impl Timings {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             connect_to_offer: histogram(),
             change_to_offer: histogram(),
@@ -214,9 +234,6 @@ impl Timings {
 }
 
 /// A microsecond to an hour, to three digits.
-#[expect(clippy::expect_used, reason = "the bounds are constants that the library accepts")]
 fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, HOUR, 3).expect("valid bounds")
+    crate::histogram::new(3)
 }
-
-const HOUR: Micros = 3_600_000_000;

@@ -7,7 +7,9 @@ use crate::heads::Epoch;
 use crate::model::Artefact;
 
 /// What went wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum Wrong {
     /// Neither the head in force nor a neighbour within the window leads to these bytes.

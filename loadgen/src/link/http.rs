@@ -192,7 +192,7 @@ impl Seat {
         match plain {
             Ok(plain) => {
                 let bytes = plain.len();
-                self.collector.handle_protobuf(now, plain, bytes, world)
+                self.collector.handle_protobuf(now, &plain, bytes, world)
             }
             Err(text) => self.collector.handle_undecodable(now, bytes, &text, world),
         }

@@ -273,9 +273,7 @@ impl Seat {
             if let Some((delivery, _)) = &noted.right {
                 live.offers.fetch_add(1, Ordering::Relaxed);
                 if self.offered {
-                    let heads = self.shared.heads.all();
-                    let seen = usize::try_from(delivery.epoch).ok().and_then(|at| heads.get(at));
-                    let seen_at = seen.map_or(delivery.at, |head| head.seen_at);
+                    let seen_at = self.shared.heads.seen_at(delivery.epoch).unwrap_or(delivery.at);
                     timings.change_to_offer.saturating_record(delivery.at.saturating_sub(seen_at));
                 } else {
                     self.offered = true;

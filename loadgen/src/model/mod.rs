@@ -229,10 +229,41 @@ impl Model {
         names
     }
 
+    /// A number that stands for every artefact that the head serves.
+    pub fn fingerprint(&self) -> u64 {
+        let mut input = Vec::new();
+        let tiers = self.tiers.iter().flat_map(|tier| {
+            std::iter::once(&tier.base).chain(tier.rollout.as_ref().map(|(_, next)| next))
+        });
+        for artefact in tiers.chain([&self.unmatched]) {
+            input.extend_from_slice(artefact.path.as_bytes());
+            input.push(0);
+            input.extend_from_slice(&artefact.hash);
+        }
+        twox_hash::XxHash3_64::oneshot(&input) >> 11 // as many bits as any JSON number keeps
+    }
+
+    /// Whether this head puts every collector where the other does, whatever the artefacts are.
+    pub fn places_like(&self, other: &Self) -> bool {
+        self.tiers.len() == other.tiers.len()
+            && self.tiers.iter().zip(&other.tiers).all(|(one, other)| {
+                one.id == other.id
+                    && one.selector == other.selector
+                    && one.rollout.as_ref().map(|(rollout, _)| membership(rollout))
+                        == other.rollout.as_ref().map(|(rollout, _)| membership(rollout))
+            })
+    }
+
     fn tier_of(&self, place: Place) -> Option<&TierModel> {
         let at = place.0.checked_sub(1)? / 2;
         self.tiers.get(usize::try_from(at).ok()?)
     }
+}
+
+/// All of a Rollout that decides on membership.
+fn membership(rollout: &Rollout) -> impl PartialEq + '_ {
+    let cohorts: Vec<_> = rollout.stages.iter().map(|stage| &stage.cohort).collect();
+    (rollout.stage, &rollout.hash_attributes, &rollout.hash_salt, cohorts)
 }
 
 fn read(tree: &Tree, path: String, binding: Option<&str>) -> Result<Arc<Artefact>, ModelError> {
@@ -247,4 +278,12 @@ fn read(tree: &Tree, path: String, binding: Option<&str>) -> Result<Arc<Artefact
         }
     }
     Ok(Arc::new(Artefact::new(path, Bytes::copy_from_slice(bytes))))
+}
+
+#[cfg(test)]
+impl Place {
+    /// Number 0 is Unmatched, then base and candidate of each Tier in turn.
+    pub(crate) fn nth(number: u32) -> Self {
+        Self(number)
+    }
 }

@@ -94,6 +94,8 @@ pub struct Plan {
     groups: Vec<Group>,
     /// For each collector its group and its number within the group.
     members: Vec<(u16, u32)>,
+    /// The number that the first of them has among all.
+    first: u32,
 }
 
 impl Plan {
@@ -130,6 +132,17 @@ impl Plan {
             .map_err(|message| PlanError::whole("the plan derived from the estate", message))
     }
 
+    /// The share of one of several processes: these collectors, numbered from 0 again, each the same
+    /// as in the whole plan. Empty where the plan has none of them.
+    pub fn slice(mut self, range: Range<u32>) -> Self {
+        let at =
+            |number: u32| usize::try_from(number).unwrap_or(usize::MAX).min(self.members.len());
+        let share = self.members.get(at(range.start)..at(range.end)).unwrap_or_default().to_vec();
+        self.members = share;
+        self.first = self.first.saturating_add(range.start);
+        self
+    }
+
     /// How many collectors.
     pub fn len(&self) -> u32 {
         u32::try_from(self.members.len()).unwrap_or(u32::MAX)
@@ -153,8 +166,9 @@ impl Plan {
     /// What a collector says about itself. The same for the same index, always.
     pub fn attributes(&self, index: u32) -> Attributes {
         let (group, number) = self.group_of(index);
+        let of_all = self.first.saturating_add(index);
         let fill = |sources: &[(String, Source)]| {
-            sources.iter().map(|(key, source)| (key.clone(), source.fill(number, index))).collect()
+            sources.iter().map(|(key, source)| (key.clone(), source.fill(number, of_all))).collect()
         };
         Attributes {
             identifying: fill(&group.identifying),
@@ -218,7 +232,7 @@ impl Plan {
         }
         // Kinds arrive mixed, as they do in the field.
         fastrand::Rng::with_seed(seed).shuffle(&mut members);
-        Ok(Self { behaviour, groups, members })
+        Ok(Self { behaviour, groups, members, first: 0 })
     }
 
     fn group_of(&self, index: u32) -> (&Group, u32) {
@@ -359,6 +373,20 @@ mod tests {
             })
             .collect();
         assert!(hosts.contains("trusted"));
+    }
+
+    #[test]
+    fn shares_of_a_plan_are_the_plan() {
+        let estate = crate::testing::estate();
+        let model = model(estate.path());
+        let whole = Plan::derive(&model, 100).unwrap();
+        for range in [0..100, 0..33, 33..66, 66..100, 50..50, 90..120] {
+            let share = whole.clone().slice(range.clone());
+            let expected: Vec<_> =
+                range.filter(|index| *index < 100).map(|index| whole.attributes(index)).collect();
+            let got: Vec<_> = (0..share.len()).map(|index| share.attributes(index)).collect();
+            assert_eq!(got, expected);
+        }
     }
 
     #[test]

@@ -90,6 +90,11 @@ impl Process {
         Ok(Self { child, endpoint, admin })
     }
 
+    /// Its process id, until it was waited for.
+    pub(crate) fn pid(&self) -> Option<u32> {
+        self.child.id()
+    }
+
     /// `kill -9`.
     pub(crate) async fn kill(mut self) -> Result<(), Trouble> {
         self.child
@@ -142,7 +147,8 @@ fn command(program: &Path) -> Command {
             command.env_remove(name);
         }
     }
-    command.kill_on_drop(true);
+    // A Ctrl-C is for loadgen, which ends what it started.
+    command.process_group(0).kill_on_drop(true);
     command
 }
 

@@ -9,7 +9,7 @@
 pub mod condition;
 mod estate;
 mod follow;
-mod gateway;
+pub(crate) mod gateway;
 mod judge;
 mod play;
 mod repo;
@@ -100,6 +100,14 @@ pub(crate) enum Trouble {
     Cannot(String),
 }
 
+impl std::fmt::Display for Trouble {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Deviates(text) | Self::Cannot(text) => f.write_str(text),
+        }
+    }
+}
+
 /// Plays a scenario to its end. Bounded in time by the scenario's limit, plus a minute to clear
 /// away. Runs on the caller's tokio runtime.
 ///
@@ -136,8 +144,14 @@ pub async fn run(options: &Options) -> Result<Outcome, RehearsalError> {
     play::play(&scenario, plan, beside, &root, options).await
 }
 
+/// Copies an estate, without what git keeps there.
+pub(crate) fn copy_estate(from: &Path, to: &Path) -> Result<(), String> {
+    estate::copy(from, to).map_err(|trouble| trouble.to_string())
+}
+
 /// A directory that goes with its owner.
-struct Scratch(PathBuf);
+#[derive(Debug)]
+pub(crate) struct Scratch(pub(crate) PathBuf);
 
 impl Drop for Scratch {
     fn drop(&mut self) {
@@ -146,7 +160,8 @@ impl Drop for Scratch {
     }
 }
 
-fn scratch() -> std::io::Result<Scratch> {
+/// A new directory for temporary files.
+pub(crate) fn scratch() -> std::io::Result<Scratch> {
     let name = format!("rehearsal-{}-{:016x}", std::process::id(), fastrand::u64(..));
     let path = std::env::temp_dir().join(name);
     std::fs::create_dir(&path)?;

@@ -181,7 +181,7 @@ async fn the_binary_says_it_with_its_exit_code() {
 
     let text = check(&liar.url(), &[], 1).await;
     assert!(text.contains("things went wrong: Offer 23"), "{text}");
-    for wrong in [&["--collectors", "20000"][..], &["--no-such-flag"], &["--duration", "soon"]] {
+    for wrong in [&["--collectors", "2000001"][..], &["--no-such-flag"], &["--duration", "soon"]] {
         check(&honest.url(), wrong, 2).await;
     }
     check("ftp://127.0.0.1/", &[], 2).await;

@@ -1,0 +1,694 @@
+//! The process that starts all others, tells them what to do, watches them, and adds up what they
+//! found.
+
+use std::future::Future;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use tokio::sync::mpsc;
+use tokio::time::{Interval as Ticks, MissedTickBehavior, interval};
+
+use super::crew::{Incoming, Worker, own_command};
+use super::heads::Desk;
+use super::options::{Layout, Options, ScaleError};
+use super::outcome::{Event, Outcome, Sample};
+use super::protocol::{FromWorker, Part, Task, ToWorker};
+use super::usage::{Kind, Usage};
+use super::view::View;
+use crate::clock::{Clock, Micros, micros};
+use crate::endpoint::{Endpoint, Transport};
+use crate::fleet::Progress;
+use crate::histogram;
+use crate::host;
+use crate::rehearse::gateway::{Log, Process};
+use crate::rehearse::{Scratch, scratch};
+use crate::report::Latency;
+use crate::swarm::Interval;
+
+/// How often processes are looked at.
+const LOOK: Duration = Duration::from_millis(100);
+/// Between two samples of the timeline.
+const SAMPLE: Micros = 500_000;
+/// Between two looks at everybody's memory.
+const USAGE: Micros = 2_000_000;
+/// Samples of the timeline; past it, none are added.
+const SAMPLES_MAX: usize = 50_000;
+/// How long workers may take to read estate and plan.
+const PREPARE_MAX: Duration = Duration::from_secs(120);
+/// From the word to the first connect, so that all workers have heard it.
+const LEAD: Duration = Duration::from_millis(200);
+/// How long the answer to a small command may take.
+const ANSWER_MAX: Duration = Duration::from_secs(30);
+/// How long farewells may take, beside a second for so many collectors.
+const FAREWELL_MAX: Duration = Duration::from_secs(60);
+const FAREWELLS_PER_S: u32 = 1_000;
+/// Lines of workers that wait to be taken.
+const INCOMING_MAX: usize = 1_024;
+/// Gateways that are started at once.
+const STARTS_AT_ONCE: usize = 4;
+/// Complaints of workers that are repeated in the outcome.
+const COMPLAINTS_MAX: usize = 20;
+
+/// Why a run ends before its time.
+#[derive(Debug)]
+pub(super) enum Stop {
+    /// Somebody wants it to.
+    Interrupted,
+    /// Something died.
+    Fault(String),
+}
+
+/// A run that goes on.
+pub(super) struct Run<'o> {
+    pub(super) options: &'o Options,
+    pub(super) layout: Layout,
+    interrupts: &'o mut mpsc::Receiver<()>,
+    ticks: Ticks,
+    clock: Clock,
+    log: Log,
+    /// By target; `None` where one was killed and not replaced, or somebody else runs it.
+    pub(super) gateways: Vec<Option<Process>>,
+    targets: Vec<SocketAddr>,
+    path: String,
+    workers: Vec<Worker>,
+    sender: mpsc::Sender<Incoming>,
+    incoming: mpsc::Receiver<Incoming>,
+    latest: Vec<Interval>,
+    /// Progress lines of each worker since the last event.
+    lines: Vec<u32>,
+    ready: u32,
+    condemned: u32,
+    parts: Vec<Option<Part>>,
+    finishing: bool,
+    go: Micros,
+    all_connected: Option<Micros>,
+    all_offered: Option<Micros>,
+    all_settled: Option<Micros>,
+    /// Since when all have been settled.
+    whole_since: Option<Micros>,
+    replies: Histogram<u64>,
+    offers: Histogram<u64>,
+    sample_at: Micros,
+    usage_at: Micros,
+    messages: u64,
+    timeline: Vec<Sample>,
+    pub(super) events: Vec<Event>,
+    pub(super) problems: Vec<String>,
+    usage: Usage,
+    view: View,
+    pub(super) desk: Option<Desk>,
+    _scratch: Option<Scratch>,
+}
+
+/// Runs to the end, or until `interrupts` says something: then everybody leaves early, and at the
+/// next word at once. Everything that was started has ended when this returns. Call it on a runtime
+/// whose thread lives as long as the run: what it starts dies with the thread.
+///
+/// # Errors
+///
+/// Only when the run cannot start. What goes wrong later is in the outcome.
+pub async fn run(
+    options: &Options,
+    interrupts: &mut mpsc::Receiver<()>,
+) -> Result<Outcome, ScaleError> {
+    let descriptors = host::raise_descriptors();
+    let layout = options.layout(descriptors)?;
+    let mut run = Run::new(options, layout, interrupts)?;
+    run.view.tell(
+        0,
+        &format!("{} gateways and {} workers are started", layout.replicas, layout.workers),
+    );
+    run.start_gateways().await?;
+    run.start_workers().await?;
+    let (held_from, stop) = match run.play().await {
+        Ok(held_from) => (held_from, None),
+        Err((held_from, stop)) => (held_from, Some(stop)),
+    };
+    Ok(run.end(held_from, stop).await)
+}
+
+impl<'o> Run<'o> {
+    fn new(
+        options: &'o Options,
+        layout: Layout,
+        interrupts: &'o mut mpsc::Receiver<()>,
+    ) -> Result<Self, ScaleError> {
+        let usage = Usage::begin();
+        let (mut kept, mut desk) = (None, None);
+        if options.push_every.is_some() {
+            let directory = scratch()
+                .map_err(|error| ScaleError::Cannot(format!("a temporary directory: {error}")))?;
+            desk = Some(Desk::copy(&options.estate, &directory.0)?);
+            kept = Some(directory);
+        }
+        let (sender, incoming) = mpsc::channel(INCOMING_MAX);
+        let mut ticks = interval(LOOK);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let count = usize::try_from(layout.workers).unwrap_or_default();
+        Ok(Self {
+            options,
+            layout,
+            interrupts,
+            ticks,
+            clock: Clock::start(),
+            log: Log::default(),
+            gateways: Vec::new(),
+            targets: Vec::new(),
+            path: "/".to_owned(),
+            workers: Vec::new(),
+            sender,
+            incoming,
+            latest: vec![Interval::default(); count],
+            lines: vec![0; count],
+            ready: 0,
+            condemned: 0,
+            parts: (0..count).map(|_| None).collect(),
+            finishing: false,
+            go: 0,
+            all_connected: None,
+            all_offered: None,
+            all_settled: None,
+            whole_since: None,
+            replies: histogram::new(2),
+            offers: histogram::new(2),
+            sample_at: 0,
+            usage_at: 0,
+            messages: 0,
+            timeline: Vec::new(),
+            events: Vec::new(),
+            problems: Vec::new(),
+            usage,
+            view: View::new(options.collectors, options.quiet),
+            desk,
+            _scratch: kept,
+        })
+    }
+
+    fn estate(&self) -> PathBuf {
+        let served = self.desk.as_ref().map_or(&*self.options.estate, Desk::root);
+        // Workers and gateways look at it for themselves.
+        served.canonicalize().unwrap_or_else(|_| served.to_owned())
+    }
+
+    pub(super) fn now(&self) -> Micros {
+        self.clock.now()
+    }
+
+    /// Seconds since the first connect.
+    pub(super) fn since_go(&self, at: Micros) -> f64 {
+        seconds(at.saturating_sub(self.go))
+    }
+
+    pub(super) fn tell_people(&self, what: &str) {
+        self.view.tell(self.now().saturating_sub(self.go), what);
+    }
+
+    async fn start_gateways(&mut self) -> Result<(), ScaleError> {
+        if self.options.endpoints.is_empty() {
+            while self.gateways.len() < usize::try_from(self.layout.replicas).unwrap_or(usize::MAX)
+            {
+                let left = usize::try_from(self.layout.replicas).unwrap_or(usize::MAX)
+                    - self.gateways.len();
+                let starts = (0..left.min(STARTS_AT_ONCE)).map(|_| self.start_gateway());
+                for started in futures_util::future::join_all(starts).await {
+                    let (process, address, path) = started?;
+                    if let Some(pid) = process.pid() {
+                        self.usage.add(pid, Kind::Gateway);
+                    }
+                    self.path = path;
+                    self.targets.push(address);
+                    self.gateways.push(Some(process));
+                }
+            }
+            return Ok(());
+        }
+        for url in &self.options.endpoints {
+            let endpoint = Endpoint::resolve(url, Some(Transport::Ws), None).await;
+            let endpoint =
+                endpoint.map_err(|text| ScaleError::Usage(format!("--endpoint: {text}")))?;
+            self.targets.push(endpoint.address);
+            self.path = endpoint.path;
+            self.gateways.push(None);
+        }
+        Ok(())
+    }
+
+    /// Another gateway, its address for collectors, and path and query.
+    pub(super) fn start_gateway(
+        &self,
+    ) -> impl Future<Output = Result<(Process, SocketAddr, String), ScaleError>> + use<> {
+        let own = own_command(self.options);
+        let arguments = self.gateway_arguments();
+        let log = self.log.clone();
+        async move {
+            let own = own?;
+            let own = own.as_std();
+            let mut all: Vec<String> =
+                own.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect();
+            all.extend(arguments);
+            let program = PathBuf::from(own.get_program());
+            let process = Process::start(&program, &all, &log)
+                .await
+                .map_err(|trouble| ScaleError::Cannot(trouble.to_string()))?;
+            let endpoint = Endpoint::resolve(&process.endpoint, Some(Transport::Ws), None).await;
+            let endpoint = endpoint.map_err(ScaleError::Cannot)?;
+            Ok((process, endpoint.address, endpoint.path))
+        }
+    }
+
+    fn gateway_arguments(&self) -> Vec<String> {
+        let flags = &self.options.gateway_flags;
+        let given = |flag: &str| flags.iter().any(|given| given.split('=').next() == Some(flag));
+        let mut arguments = vec![
+            "leash".to_owned(),
+            std::process::id().to_string(),
+            self.options.gateway.display().to_string(),
+            "serve".to_owned(),
+            "--estate".to_owned(),
+            self.estate().display().to_string(),
+        ];
+        // As many threads as there are processors, over all gateways, but one each.
+        let workers = host::processors()
+            .div_ceil(usize::try_from(self.layout.replicas.max(1)).unwrap_or(1))
+            .max(1);
+        for (flag, value) in [
+            ("--listen", "127.0.0.1:0".to_owned()),
+            ("--admin", "127.0.0.1:0".to_owned()),
+            ("--workers", workers.to_string()),
+            ("--log", "warn".to_owned()),
+        ] {
+            if !given(flag) {
+                arguments.extend([flag.to_owned(), value]);
+            }
+        }
+        arguments.extend(flags.iter().cloned());
+        arguments
+    }
+
+    pub(super) fn count_gateway(&mut self, process: &Process) {
+        if let Some(pid) = process.pid() {
+            self.usage.add(pid, Kind::Gateway);
+        }
+    }
+
+    async fn start_workers(&mut self) -> Result<(), ScaleError> {
+        for number in 0..self.layout.workers {
+            let worker = Worker::start(self.options, number, self.sender.clone())?;
+            self.usage.add(worker.pid, Kind::Worker);
+            self.workers.push(worker);
+        }
+        let estate = self.estate();
+        let loopback = self.targets.iter().all(|target| target.ip().is_loopback());
+        let ipv4 = self.targets.iter().all(SocketAddr::is_ipv4);
+        for (number, worker) in (0..).zip(&mut self.workers) {
+            let (first, count) = self.layout.share(number);
+            let task = Task {
+                collectors: self.options.collectors,
+                first,
+                count,
+                estate: estate.clone(),
+                plan: self.options.plan.clone(),
+                heartbeat_us: self.options.heartbeat.map(micros),
+                targets: self.targets.clone(),
+                path: self.path.clone(),
+                sources: if loopback && ipv4 { self.layout.sources(number) } else { Vec::new() },
+                every_us: 1e6 * f64::from(self.layout.workers) / self.options.connect_rate,
+                head_window_us: micros(self.options.head_window),
+                reply_timeout_us: micros(self.options.reply_timeout),
+                reconnect_within_us: self.options.reconnect_within.map(micros),
+            };
+            let told = worker.tell(&ToWorker::Prepare(Box::new(task))).await;
+            told.map_err(|why| ScaleError::Cannot(format!("worker {number}: {why}")))?;
+        }
+        let workers = self.layout.workers;
+        let deadline = self.now().saturating_add(micros(PREPARE_MAX));
+        match self.observe(deadline, |run| run.ready == workers).await {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(ScaleError::Cannot(format!(
+                "the workers are not prepared after {PREPARE_MAX:?}"
+            ))),
+            Err(Stop::Interrupted) => Err(ScaleError::Cannot("interrupted".to_owned())),
+            Err(Stop::Fault(why)) => Err(ScaleError::Cannot(why)),
+        }
+    }
+
+    /// Everything between the first connect and the farewells. When the first settling was, also
+    /// where it did not get further.
+    async fn play(&mut self) -> Result<Option<Micros>, (Option<Micros>, Stop)> {
+        self.go = self.now().saturating_add(micros(LEAD));
+        let unix_us = Clock::unix_us().saturating_add(micros(LEAD));
+        self.tell_all(&ToWorker::Go { unix_us }).await.map_err(|stop| (None, stop))?;
+        let deadline = self.go.saturating_add(micros(self.options.timeout));
+        let settled = self.observe(deadline, |run| run.whole_since.is_some()).await;
+        if !settled.map_err(|stop| (None, stop))? {
+            self.problems.push(format!("not all settled within {:?}", self.options.timeout));
+            return Ok(None);
+        }
+        let held_from = self.now();
+        match self.hold(held_from).await {
+            Ok(()) => Ok(Some(held_from)),
+            Err(stop) => Err((Some(held_from), stop)),
+        }
+    }
+
+    /// Tells every worker the same.
+    pub(super) async fn tell_all(&mut self, command: &ToWorker) -> Result<(), Stop> {
+        let mut failed = None;
+        for (number, worker) in (0_u32..).zip(&mut self.workers) {
+            if let Err(why) = worker.tell(command).await {
+                failed = Some(format!("worker {number} hears nothing any more: {why}"));
+            }
+        }
+        failed.map_or(Ok(()), |why| Err(Stop::Fault(why)))
+    }
+
+    /// What listens at a target may end: comes back when every worker knows.
+    pub(super) async fn condemn(&mut self, target: u16) -> Result<(), Stop> {
+        self.condemned = 0;
+        self.tell_all(&ToWorker::Condemn { target }).await?;
+        let (workers, deadline) =
+            (self.layout.workers, self.now().saturating_add(micros(ANSWER_MAX)));
+        if self.observe(deadline, |run| run.condemned == workers).await? {
+            return Ok(());
+        }
+        Err(Stop::Fault(format!("some worker does not answer in {ANSWER_MAX:?}")))
+    }
+
+    /// Something happens now: what workers said before does not count any more.
+    pub(super) fn forget_lines(&mut self) -> Micros {
+        self.lines.fill(0);
+        self.now()
+    }
+
+    /// Waits until all have settled since `began`, on a head no older than `head`; how long that
+    /// took. `None`, and a problem, when it takes too long.
+    pub(super) async fn settled_again(
+        &mut self,
+        began: Micros,
+        head: u32,
+        what: &str,
+    ) -> Result<Option<f64>, Stop> {
+        let deadline = began.saturating_add(micros(self.options.timeout));
+        let settled = |run: &Self| {
+            // The first line may have been on its way already.
+            run.whole_since.is_some()
+                && run.lines.iter().all(|lines| *lines >= 2)
+                && run.latest.iter().all(|latest| latest.head >= head)
+        };
+        if self.observe(deadline, settled).await? {
+            let since = self.whole_since.unwrap_or(began);
+            return Ok(Some(seconds(since.saturating_sub(began))));
+        }
+        self.problems
+            .push(format!("{what}: not all settled again within {:?}", self.options.timeout));
+        Ok(None)
+    }
+
+    /// Goes on until `done` or the deadline; whether it was done.
+    pub(super) async fn observe(
+        &mut self,
+        deadline: Micros,
+        done: impl Fn(&Self) -> bool,
+    ) -> Result<bool, Stop> {
+        loop {
+            if done(self) {
+                return Ok(true);
+            }
+            if self.now() >= deadline {
+                return Ok(false);
+            }
+            tokio::select! {
+                Some(incoming) = self.incoming.recv() => self.take(incoming)?,
+                _ = self.ticks.tick() => self.look()?,
+                Some(()) = self.interrupts.recv() => return Err(Stop::Interrupted),
+            }
+        }
+    }
+
+    fn take(&mut self, (number, line): Incoming) -> Result<(), Stop> {
+        let at = usize::try_from(number).unwrap_or(usize::MAX);
+        match line {
+            Ok(FromWorker::Ready) => self.ready += 1,
+            Ok(FromWorker::Condemned { .. }) => self.condemned += 1,
+            Ok(FromWorker::Progress { progress }) => self.advance(at, progress),
+            Ok(FromWorker::Done { part }) => {
+                if let Some(slot) = self.parts.get_mut(at) {
+                    *slot = Some(*part);
+                }
+            }
+            Ok(FromWorker::Failed { why }) => {
+                return Err(Stop::Fault(format!("worker {number}: {why}")));
+            }
+            Err(why) => {
+                let done = self.parts.get(at).is_some_and(Option::is_some);
+                if !(done || self.finishing) {
+                    let how = self.workers.get_mut(at).and_then(Worker::ended);
+                    let how = how.map_or(why, |status| format!("it ended: {status}"));
+                    return Err(Stop::Fault(format!("worker {number} died: {how}")));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn advance(&mut self, worker: usize, progress: Interval) {
+        histogram::add(&mut self.replies, &progress.replies);
+        histogram::add(&mut self.offers, &progress.offered_after);
+        if let Some(lines) = self.lines.get_mut(worker) {
+            *lines = lines.saturating_add(1);
+        }
+        if let Some(latest) = self.latest.get_mut(worker) {
+            *latest = progress;
+        }
+        let now = self.now();
+        let sum = self.progress();
+        let all = u64::from(self.options.collectors);
+        let ever: u64 = self.latest.iter().map(|latest| latest.ever_connected).sum();
+        if self.all_connected.is_none() && ever == all {
+            self.all_connected = Some(now);
+        }
+        if self.all_offered.is_none() && self.latest.iter().all(|latest| latest.all_offered) {
+            self.all_offered = Some(now);
+        }
+        if u64::from(sum.settled) != all {
+            self.whole_since = None;
+        } else if self.whole_since.is_none() {
+            self.whole_since = Some(now);
+            if self.all_settled.is_none() {
+                self.all_settled = Some(now);
+                self.usage.settled();
+            }
+        }
+    }
+
+    fn progress(&self) -> Progress {
+        let sum = |of: fn(&Interval) -> u64| self.latest.iter().map(of).sum::<u64>();
+        Progress {
+            collectors: self.options.collectors,
+            served: self.options.collectors,
+            started: sum(|latest| latest.started),
+            connected: sum(|latest| u64::from(latest.connected)),
+            offered: sum(|latest| latest.offered),
+            settled: u32::try_from(sum(|latest| u64::from(latest.settled))).unwrap_or(u32::MAX),
+            wrong: sum(|latest| latest.wrong),
+            head: self.latest.iter().map(|latest| latest.head).min().unwrap_or_default(),
+        }
+    }
+
+    /// The newest head that every worker has seen.
+    pub(super) fn newest_head(&self) -> u32 {
+        self.progress().head
+    }
+
+    /// Looks at everybody, now and then.
+    fn look(&mut self) -> Result<(), Stop> {
+        let now = self.now();
+        let mut died = None;
+        for (number, gateway) in self.gateways.iter_mut().enumerate() {
+            if let Some(status) = gateway.as_mut().and_then(Process::ended) {
+                died = Some(format!("gateway {number} died: {status}"));
+                *gateway = None;
+            }
+        }
+        if now >= self.usage_at {
+            self.usage_at = now.saturating_add(USAGE);
+            self.usage.look();
+        }
+        if self.go > 0 && now >= self.go {
+            let progress = self.progress();
+            self.view.show(now.saturating_sub(self.go), &progress);
+            if now >= self.sample_at {
+                self.sample(now, &progress);
+            }
+        }
+        match died {
+            Some(why) => Err(Stop::Fault(format!("{why}; it said: {}", self.last_words()))),
+            None => Ok(()),
+        }
+    }
+
+    /// The end of what gateways wrote.
+    fn last_words(&self) -> String {
+        let text = self.log.text();
+        let lines: Vec<&str> = text.trim().lines().rev().take(5).collect();
+        lines.into_iter().rev().collect::<Vec<_>>().join(" | ")
+    }
+
+    fn sample(&mut self, now: Micros, progress: &Progress) {
+        let since = self.timeline.last().map_or(0.0, |sample| sample.at_s);
+        self.sample_at = now.saturating_add(SAMPLE);
+        let at_s = self.since_go(now);
+        let messages: u64 = self.latest.iter().map(|latest| latest.messages).sum();
+        let fresh = messages.saturating_sub(self.messages);
+        self.messages = messages;
+        if self.timeline.len() < SAMPLES_MAX {
+            self.timeline.push(Sample {
+                at_s,
+                connected: progress.connected,
+                offered: progress.offered,
+                settled: u64::from(progress.settled),
+                wrong: progress.wrong,
+                messages_per_s: if at_s > since { fresh as f64 / (at_s - since) } else { 0.0 },
+                reply: Latency::of(&self.replies),
+                offer: Latency::of(&self.offers),
+            });
+        }
+        self.replies.reset();
+        self.offers.reset();
+    }
+
+    /// Everybody leaves, the books come in, everything ends.
+    async fn end(mut self, held_from: Option<Micros>, stop: Option<Stop>) -> Outcome {
+        let ended = self.now();
+        self.usage.look();
+        let early = stop.is_some();
+        match stop {
+            Some(Stop::Interrupted) => self.problems.push("interrupted".to_owned()),
+            Some(Stop::Fault(why)) => self.problems.push(why),
+            None => {}
+        }
+        self.tell_people("everybody says goodbye");
+        self.farewell(early).await;
+        self.usage.look();
+        self.end_processes().await;
+        self.view.clear();
+        let held_s = held_from.map_or(0.0, |from| seconds(ended.saturating_sub(from)));
+        self.outcome(held_s)
+    }
+
+    async fn farewell(&mut self, early: bool) {
+        // Who hears nothing any more has been or will be complained of.
+        let told = self.tell_all(&ToWorker::Finish { early }).await;
+        if let (Err(Stop::Fault(why)), false) = (told, early) {
+            self.problems.push(why);
+        }
+        let patience = FAREWELL_MAX
+            + self.options.reply_timeout
+            + Duration::from_secs(u64::from(self.options.collectors / FAREWELLS_PER_S));
+        let deadline = self.now().saturating_add(micros(patience));
+        loop {
+            let all = |run: &Self| run.parts.iter().all(Option::is_some);
+            let dead = |run: &Self| early && run.crew_is_silent();
+            match self.observe(deadline, |run| all(run) || dead(run)).await {
+                Ok(true) => return,
+                Ok(false) => {
+                    let late = self.parts.iter().filter(|part| part.is_none()).count();
+                    self.problems.push(format!("{late} workers did not come to an end"));
+                    return;
+                }
+                Err(Stop::Interrupted) => {
+                    self.problems.push("interrupted again: some books are missing".to_owned());
+                    return;
+                }
+                Err(Stop::Fault(why)) => {
+                    self.problems.push(why);
+                    self.finishing = true; // further deaths of the same kind are of no interest
+                    if !early {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Whether nobody is left from whom books could come.
+    fn crew_is_silent(&self) -> bool {
+        self.incoming.is_closed() || (self.incoming.is_empty() && self.sender.strong_count() == 1)
+    }
+
+    async fn end_processes(&mut self) {
+        for (number, worker) in self.workers.drain(..).enumerate() {
+            let done = self.parts.get(number).is_some_and(Option::is_some);
+            if !done {
+                continue; // dropped, and so killed
+            }
+            match tokio::time::timeout(ANSWER_MAX, worker.end()).await {
+                Ok(Ok(())) => {}
+                Ok(Err(how)) => self.problems.push(format!("worker {number} ended badly: {how}")),
+                Err(_) => self.problems.push(format!("worker {number} does not end")),
+            }
+        }
+        for (number, gateway) in self.gateways.drain(..).enumerate() {
+            let Some(mut gateway) = gateway else { continue };
+            if let Some(status) = gateway.ended() {
+                self.problems.push(format!("gateway {number} died: {status}"));
+            } else if let Err(trouble) = gateway.kill().await {
+                self.problems.push(trouble.to_string());
+            }
+        }
+    }
+
+    fn outcome(mut self, held_s: f64) -> Outcome {
+        let parts: Vec<Part> = self.parts.iter_mut().filter_map(Option::take).collect();
+        let complete = parts.len() == usize::try_from(self.layout.workers).unwrap_or(usize::MAX);
+        let merged = super::merge::merge(&parts, self.options.collectors);
+        let go_unix = self.go_unix();
+        for event in &mut self.events {
+            super::merge::last_offer(event, &parts, go_unix);
+        }
+        if !complete {
+            self.problems.push(format!(
+                "the books of {} workers are missing",
+                self.layout.workers.saturating_sub(u32::try_from(parts.len()).unwrap_or(u32::MAX))
+            ));
+        }
+        let mut problems = self.problems.clone();
+        if let Some(report) = &merged.report {
+            problems.extend(report.problems.iter().take(COMPLAINTS_MAX).cloned());
+        }
+        let since = |at: Option<Micros>| at.map(|at| self.since_go(at));
+        let mut outcome = Outcome {
+            all_right: problems.is_empty() && complete,
+            problems,
+            figures: Vec::new(),
+            collectors: self.options.collectors,
+            replicas: self.layout.replicas,
+            workers: self.layout.workers,
+            all_connected_after_s: since(self.all_connected),
+            all_offered_after_s: since(self.all_offered),
+            all_settled_after_s: since(self.all_settled),
+            held_s,
+            events: std::mem::take(&mut self.events),
+            expected_ends: merged.expected_ends,
+            other_ends: merged.other_ends,
+            storm_resets: merged.storm_resets,
+            machine: self.usage.report(merged.worker_bytes_per_collector),
+            report: merged.report.filter(|_| complete),
+            timeline: std::mem::take(&mut self.timeline),
+        };
+        outcome.weigh();
+        outcome
+    }
+
+    /// The first connect, in microseconds since the Unix epoch.
+    fn go_unix(&self) -> u64 {
+        Clock::unix_us().saturating_sub(self.now().saturating_sub(self.go))
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a run in microseconds has fewer than 53 bits")]
+pub(super) fn seconds(micros: Micros) -> f64 {
+    micros as f64 / 1e6
+}

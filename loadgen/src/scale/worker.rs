@@ -1,0 +1,281 @@
+//! A worker process: a [`Swarm`], somebody who follows the estate, and the two pipes.
+
+use std::io::{self, BufRead, Write};
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
+use std::time::Duration;
+
+use mio::Waker;
+
+use super::protocol::{Distributions, FromWorker, HeadTimes, Part, Task, ToWorker};
+use crate::agent::Habits;
+use crate::clock::{Clock, Micros};
+use crate::heads::{Head, Heads};
+use crate::host;
+use crate::plan::Plan;
+use crate::report::{Ending, Marks, Report};
+use crate::swarm::{Command, Given, Interval, Realm, Remains, Said, Swarm};
+use crate::watch::{LOOK, Seen, Watcher};
+
+/// Lines that wait for the coordinator to read them; a worker waits for it past that.
+const LINES_MAX: usize = 256;
+
+/// Runs a worker on this process's stdin and stdout. Ends when it is told to, and when the
+/// coordinator goes away.
+pub fn main(parent: u32) -> ExitCode {
+    super::leash::tie(parent);
+    let (lines, outgoing) = sync_channel::<FromWorker>(LINES_MAX);
+    let writer = std::thread::spawn(move || {
+        let mut out = io::stdout().lock();
+        for line in outgoing {
+            let written = serde_json::to_writer(&mut out, &line)
+                .map_err(io::Error::from)
+                .and_then(|()| out.write_all(b"\n"))
+                .and_then(|()| out.flush());
+            if written.is_err() {
+                std::process::exit(1); // nobody is there to tell
+            }
+        }
+    });
+    let ended = work(&lines);
+    let code = match ended {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            // Nobody is there to tell when this fails.
+            let _ = lines.send(FromWorker::Failed { why });
+            ExitCode::from(1)
+        }
+    };
+    drop(lines);
+    if writer.join().is_err() {
+        return ExitCode::from(1);
+    }
+    code
+}
+
+/// The coordinator's commands, as they come.
+fn next_command(input: &mut impl BufRead) -> Result<Option<ToWorker>, String> {
+    let mut line = String::new();
+    match input.read_line(&mut line) {
+        Ok(0) => Ok(None),
+        Ok(_) => serde_json::from_str(&line)
+            .map(Some)
+            .map_err(|error| format!("a command that is none: {error}: {}", line.trim())),
+        Err(error) => Err(format!("stdin: {error}")),
+    }
+}
+
+fn work(lines: &SyncSender<FromWorker>) -> Result<(), String> {
+    let clock = Clock::start();
+    let mut input = io::BufReader::new(io::stdin());
+    let Some(ToWorker::Prepare(task)) = next_command(&mut input)? else {
+        return Err("the first command does not prepare anything".to_owned());
+    };
+    host::raise_descriptors();
+    let (watcher, realm) = prepare(&task, clock)?;
+    let realm = Arc::new(realm);
+    let begin_cpu = Marks::begin(clock.now());
+    let swarm = Swarm::new(Given {
+        realm: Arc::clone(&realm),
+        targets: task.targets.clone(),
+        first: task.first,
+        path: task.path.clone(),
+        sources: task.sources.clone(),
+        every: task.every_us,
+        reply_timeout: task.reply_timeout_us,
+        reconnect_within: task.reconnect_within_us,
+    });
+    let swarm = swarm.map_err(|error| format!("epoll: {error}"))?;
+    let waker = swarm.waker().map_err(|error| format!("epoll: {error}"))?;
+    let (commands, orders) = channel();
+    let early = Arc::new(AtomicBool::new(false));
+    let marks = Arc::clone(&early);
+    std::thread::spawn(move || listen(&mut input, clock, &commands, &waker, &marks));
+    let watched = Arc::new(Watched::default());
+    let (world, seen) = (Arc::clone(&realm), Arc::clone(&watched));
+    std::thread::spawn(move || follow(watcher, &world, &seen));
+    send(lines, FromWorker::Ready)?;
+    let mut at_first = Firsts { rss_before: host::resident_bytes(), ..Firsts::default() };
+    let remains = swarm.run(&orders, |said| {
+        let line = match said {
+            Said::Condemned(target) => FromWorker::Condemned { target },
+            Said::Progress(progress) => {
+                at_first.look(clock.now(), &progress, &realm.plan);
+                FromWorker::Progress { progress }
+            }
+        };
+        // The coordinator's end shows at stdin as well.
+        let _ = lines.send(line);
+    });
+    let remains = remains.map_err(|error| error.to_string())?;
+    watched.stop.store(true, Ordering::Relaxed);
+    let early = early.load(Ordering::Relaxed);
+    let part = judge(begin_cpu, remains, &realm, &watched, at_first, early);
+    send(lines, FromWorker::Done { part: Box::new(part) })
+}
+
+fn send(lines: &SyncSender<FromWorker>, line: FromWorker) -> Result<(), String> {
+    lines.send(line).map_err(|_| "stdout is closed".to_owned())
+}
+
+fn prepare(task: &Task, clock: Clock) -> Result<(Watcher, Realm), String> {
+    let (watcher, model) = Watcher::open(&task.estate).map_err(|error| error.to_string())?;
+    let mut plan = match &task.plan {
+        Some(path) => read_plan(path, task.collectors)?,
+        None => Plan::derive(&model, task.collectors).map_err(|error| error.to_string())?,
+    };
+    if let Some(heartbeat) = task.heartbeat_us {
+        plan.behaviour_mut().heartbeat = Duration::from_micros(heartbeat);
+    }
+    let plan = plan.slice(task.first..task.first.saturating_add(task.count));
+    plan.check_claims(&model).map_err(|error| error.to_string())?;
+    let heads = Heads::new(Head::new(model, clock.now(), &plan, None), task.head_window_us);
+    let habits = Habits::new(plan.behaviour());
+    Ok((watcher, Realm { clock, plan, habits, heads }))
+}
+
+fn read_plan(path: &Path, collectors: u32) -> Result<Plan, String> {
+    let file = path.display().to_string();
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{file}: {error}"))?;
+    Plan::parse(&text, &file, collectors).map_err(|error| error.to_string())
+}
+
+/// Takes commands until there are no more: then the coordinator has gone, and so does the worker.
+fn listen(
+    input: &mut impl BufRead,
+    clock: Clock,
+    commands: &Sender<Command>,
+    waker: &Waker,
+    early: &AtomicBool,
+) {
+    while let Ok(Some(command)) = next_command(input) {
+        let command = match command {
+            ToWorker::Prepare(_) => return, // not twice
+            ToWorker::Go { unix_us } => {
+                let wait = unix_us.saturating_sub(Clock::unix_us());
+                Command::Go(clock.now().saturating_add(wait))
+            }
+            ToWorker::Target { target, address } => Command::Target(target, address),
+            ToWorker::Condemn { target } => Command::Condemn(target),
+            ToWorker::Storm => Command::Storm,
+            ToWorker::Finish { early: is_early } => {
+                early.store(is_early, Ordering::Relaxed);
+                Command::Finish
+            }
+        };
+        if commands.send(command).is_err() || waker.wake().is_err() {
+            return;
+        }
+    }
+}
+
+/// What the follower of the estate leaves for the report.
+#[derive(Debug, Default)]
+struct Watched {
+    stop: AtomicBool,
+    too_many: AtomicBool,
+    refused: std::sync::Mutex<(u64, Option<String>)>,
+}
+
+/// Looks at the estate again and again.
+fn follow(mut watcher: Watcher, realm: &Realm, watched: &Watched) {
+    while !watched.stop.load(Ordering::Relaxed) {
+        std::thread::sleep(LOOK);
+        match watcher.look(realm.clock.now()) {
+            Seen::Same => {}
+            Seen::Refused(error) => {
+                if let Ok(mut refused) = watched.refused.lock() {
+                    *refused = (refused.0 + 1, Some(error.to_string()));
+                }
+            }
+            Seen::Head(model, seen_at) => {
+                let (_, before) = realm.heads.latest();
+                let head = Head::new(*model, seen_at, &realm.plan, Some(&before));
+                if !realm.heads.push(head) {
+                    watched.too_many.store(true, Ordering::Relaxed);
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Moments that are seen once.
+#[derive(Debug, Default)]
+struct Firsts {
+    rss_before: u64,
+    rss_settled: Option<u64>,
+    offered: Option<Micros>,
+    settled: Option<Micros>,
+}
+
+impl Firsts {
+    fn look(&mut self, now: Micros, progress: &Interval, plan: &Plan) {
+        if self.settled.is_none() && progress.settled == plan.len() {
+            self.settled = Some(now);
+            self.rss_settled = Some(host::resident_bytes());
+        }
+        if self.offered.is_none() && progress.all_offered {
+            self.offered = Some(now);
+        }
+    }
+}
+
+fn judge(
+    mut marks: Marks,
+    remains: Remains,
+    realm: &Realm,
+    watched: &Watched,
+    firsts: Firsts,
+    early: bool,
+) -> Part {
+    let now = realm.clock.now();
+    marks.end(now);
+    marks.first(firsts.offered, firsts.settled);
+    let mut complaints = Vec::new();
+    if early {
+        complaints.push("the run was ended before its time".to_owned());
+    }
+    if watched.too_many.load(Ordering::Relaxed) {
+        complaints.push(format!(
+            "the estate changed more than {} times: later offers could not be judged",
+            crate::heads::HEADS_MAX
+        ));
+    }
+    let (heads_refused, last_refusal) =
+        watched.refused.lock().map_or((0, None), |refused| refused.clone());
+    let unix = |at: Micros| Clock::unix_us().saturating_sub(now.saturating_sub(at));
+    let Remains { closed, figures, errors } = remains;
+    let heads = realm.heads.all();
+    let times = heads.iter().enumerate().map(|(epoch, head)| {
+        let last_offer = figures.last_offers.get(epoch).copied().flatten().map(unix);
+        (head.model.fingerprint(), HeadTimes { seen: unix(head.seen_at), last_offer })
+    });
+    let times = times.collect();
+    let report = Report::judge(Ending {
+        plan: &realm.plan,
+        heads: &realm.heads,
+        counts: figures.live,
+        timings: &figures.timings,
+        errors,
+        allow_lost_links: false,
+        marks,
+        closed,
+        heads_refused,
+        last_refusal,
+    });
+    Part {
+        report,
+        complaints,
+        distributions: Distributions::of(&figures.timings),
+        expected_ends: figures.expected_ends,
+        other_ends: figures.other_ends,
+        storm_resets: figures.storm_resets,
+        heads: times,
+        rss_before: firsts.rss_before,
+        rss_settled: firsts.rss_settled,
+    }
+}

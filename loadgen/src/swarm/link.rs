@@ -1,0 +1,690 @@
+//! One collector's link, from its connect to its end.
+
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use mio::net::TcpStream;
+use mio::{Interest, Token};
+use rustix::io::Errno;
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
+
+use super::calendar::Armed;
+use super::frames::{self, Partial};
+use super::upgrade::{self, Response};
+use super::{End, Swarm};
+use crate::agent::Sent;
+use crate::agent::backoff::Backoff;
+use crate::clock::{Micros, micros};
+use crate::collector::Collector;
+use crate::endpoint::CONNECT_TIMEOUT;
+use crate::ledger::Noted;
+use crate::plan::Plan;
+
+/// Largest message taken from a server (serving.md 1.2, W4).
+const MESSAGE_MAX: usize = 64 << 20;
+/// Bytes that wait for a server that does not read; more ends the link.
+const OUTPUT_MAX: usize = 1 << 20;
+/// How long opamp-go waits for the server's Close.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Where a link stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stage {
+    /// There is none; the collector waits, or wants one.
+    Away,
+    /// The request is out, or on its way.
+    Upgrading,
+    /// A WebSocket.
+    Up,
+    /// Our Close is out.
+    Closing,
+    /// The collector has left.
+    Done,
+}
+
+/// One collector and its link.
+pub(super) struct Link {
+    pub(super) collector: Collector,
+    pub(super) stage: Stage,
+    pub(super) armed: Armed,
+    /// When the handshake or the close is late, or the wait before another attempt is over.
+    due: Micros,
+    /// When the last link broke, until the next one is up; 0 is never.
+    lost_at: Micros,
+    socket: Option<TcpStream>,
+    partial: Option<Box<Partial>>,
+    backoff: Backoff,
+    /// Links and attempts so far: what makes each handshake's key.
+    connections: u32,
+    instance: u16,
+    /// Attempts since the last link.
+    attempts: u8,
+    offered: bool,
+    ever_connected: bool,
+    /// Whether the server has said anything on this link.
+    answered: bool,
+    settled: bool,
+    leaving: bool,
+    pub(super) said_goodbye: bool,
+}
+
+impl Link {
+    pub(super) fn new(index: u32, unix_ms: u64, rng: fastrand::Rng, plan: &Plan) -> Self {
+        Self {
+            collector: Collector::new(index, unix_ms, rng, plan),
+            stage: Stage::Away,
+            armed: 0,
+            due: 0,
+            lost_at: 0,
+            socket: None,
+            partial: None,
+            backoff: Backoff::default(),
+            connections: 0,
+            instance: 0,
+            attempts: 0,
+            offered: false,
+            ever_connected: false,
+            answered: false,
+            settled: false,
+            leaving: false,
+            said_goodbye: false,
+        }
+    }
+}
+
+impl Swarm {
+    /// Opens a link: to the collector's own target first, then to others, each collector in an order
+    /// of its own.
+    pub(super) fn connect(&mut self, index: u32) {
+        let now = self.now();
+        let intended = self.intended(index).unwrap_or(now);
+        let Some(target) = self.target_of(index) else { return };
+        let Some(link) = self.links.get_mut(usize::try_from(index).unwrap_or(usize::MAX)) else {
+            return;
+        };
+        if link.stage != Stage::Away {
+            return;
+        }
+        if link.connections == 0 {
+            let late = now.saturating_sub(intended);
+            self.figures.timings.connect_lateness.saturating_record(late);
+        }
+        link.connections = link.connections.wrapping_add(1);
+        link.instance = target;
+        let Some(instance) = self.instances.get(usize::from(target)) else { return };
+        let key = upgrade::key(self.seed, index, link.connections);
+        self.out.clear();
+        upgrade::write_request(&mut self.out, &instance.authority, &self.given.path, &key);
+        let source = (!self.given.sources.is_empty()).then(|| {
+            let turn = usize::try_from(index).unwrap_or_default() + usize::from(link.attempts);
+            self.given.sources[turn % self.given.sources.len()] // not empty, and a remainder
+        });
+        let opened = open(instance.address, source.map(|ip| SocketAddr::new(ip, 0))).and_then(
+            |mut socket| {
+                let token = Token(usize::try_from(index).unwrap_or(usize::MAX));
+                let interest = Interest::READABLE | Interest::WRITABLE;
+                self.poll.registry().register(&mut socket, token, interest)?;
+                Ok(socket)
+            },
+        );
+        match opened {
+            Ok(socket) => {
+                link.socket = Some(socket);
+                link.stage = Stage::Upgrading;
+                link.due = now.saturating_add(micros(CONNECT_TIMEOUT));
+                link.answered = false;
+                self.handshakes += 1;
+                self.calendar.arm(index, &mut link.armed, link.due);
+                self.flush(index);
+            }
+            Err(error) => self.handle_failure(index, None, Some(format!("connect: {error}"))),
+        }
+    }
+
+    /// The instance to which a collector's next attempt goes.
+    fn target_of(&self, index: u32) -> Option<u16> {
+        let count = u32::try_from(self.targets.len()).ok().filter(|count| *count > 0)?;
+        let number = self.given.first.wrapping_add(index);
+        let home = number % count;
+        let attempts = self.links.get(usize::try_from(index).ok()?)?.attempts;
+        let turn = if attempts == 0 || count == 1 {
+            home
+        } else {
+            let step = (number / count).wrapping_add(u32::from(attempts)) % (count - 1);
+            (home + 1 + step) % count
+        };
+        self.targets.get(usize::try_from(turn).ok()?).copied()
+    }
+
+    /// The kernel says that something is to be done.
+    pub(super) fn handle_event(&mut self, index: u32, writable: bool) {
+        let Some(link) = self.link(index) else { return };
+        if link.socket.is_none() {
+            return; // of a socket that is closed already
+        }
+        let waits = link.partial.as_ref().is_some_and(|partial| !partial.output.is_empty());
+        if writable && waits {
+            self.out.clear();
+            self.flush(index);
+        }
+        self.read(index);
+    }
+
+    /// Reads until there is nothing more.
+    fn read(&mut self, index: u32) {
+        loop {
+            let mut scratch = std::mem::take(&mut self.scratch);
+            let Some(link) = self.link(index) else { return self.scratch = scratch };
+            let Some(socket) = &mut link.socket else { return self.scratch = scratch };
+            let read = socket.read(&mut scratch);
+            let (end, more) = match read {
+                Ok(0) => (Some(End::Fin), false),
+                Ok(count) => {
+                    let end = self.take(index, scratch.get(..count).unwrap_or_default());
+                    // A short read has emptied the socket: an event announces what comes later.
+                    (end, count == scratch.len())
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => (None, false),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => (None, true),
+                Err(error) if error.kind() == io::ErrorKind::NotConnected => (None, false),
+                Err(error) => (Some(End::Error(error.to_string())), false),
+            };
+            self.scratch = scratch;
+            if let Some(end) = end {
+                return self.handle_end(index, end);
+            }
+            if !more {
+                return;
+            }
+        }
+    }
+
+    /// Takes what was read, and does what follows from it.
+    fn take(&mut self, index: u32, bytes: &[u8]) -> Option<End> {
+        let link = self.link(index)?;
+        let kept = link.partial.as_deref_mut().map(|partial| &mut partial.input);
+        let kept = kept.filter(|input| !input.is_empty()).map(std::mem::take);
+        let whole;
+        let mut rest = bytes;
+        if let Some(mut input) = kept {
+            input.extend_from_slice(bytes);
+            whole = input;
+            rest = &whole;
+        }
+        self.out.clear();
+        if self.link(index)?.stage == Stage::Upgrading {
+            match self.upgrade(index, rest) {
+                Ok(used) => rest = rest.get(used..).unwrap_or_default(),
+                Err(end) => return Some(end),
+            }
+        }
+        if matches!(self.link(index)?.stage, Stage::Up | Stage::Closing) {
+            match self.take_frames(index, rest) {
+                Ok(used) => rest = rest.get(used..).unwrap_or_default(),
+                Err(end) => return Some(end),
+            }
+        }
+        let link = self.link(index)?;
+        if !rest.is_empty() {
+            link.partial.get_or_insert_default().input = rest.to_vec();
+        } else if link.partial.as_ref().is_some_and(|partial| partial.is_empty()) {
+            link.partial = None;
+        }
+        self.drive(index);
+        None
+    }
+
+    /// The server answers the request for a WebSocket.
+    fn upgrade(&mut self, index: u32, bytes: &[u8]) -> Result<usize, End> {
+        let seed = self.seed;
+        let Some(link) = self.link(index) else { return Ok(0) };
+        let key = upgrade::key(seed, index, link.connections);
+        match upgrade::read_response(bytes, &key) {
+            Response::More => Ok(0),
+            Response::Upgraded(used) => {
+                self.handle_up(index);
+                Ok(used)
+            }
+            Response::Throttled(after) => {
+                self.figures.live.throttled += 1;
+                Err(End::Refused(after))
+            }
+            Response::Refused(why) => {
+                self.count_error(why);
+                Err(End::Refused(None))
+            }
+        }
+    }
+
+    fn handle_up(&mut self, index: u32) {
+        let now = self.now();
+        let Self { links, figures, given, .. } = self;
+        let Some(link) = links.get_mut(usize::try_from(index).unwrap_or(usize::MAX)) else {
+            return;
+        };
+        link.stage = Stage::Up;
+        link.attempts = 0;
+        link.backoff.handle_connected();
+        figures.connected += 1;
+        if !std::mem::replace(&mut link.ever_connected, true) {
+            figures.live.ever_connected += 1;
+        }
+        let lost_at = std::mem::take(&mut link.lost_at);
+        if lost_at > 0 {
+            figures.timings.away.saturating_record(now.saturating_sub(lost_at));
+        }
+        link.collector.handle_connected(given.realm.world());
+        self.handshakes = self.handshakes.saturating_sub(1);
+    }
+
+    /// Takes every frame that is whole; how many bytes that was.
+    fn take_frames(&mut self, index: u32, bytes: &[u8]) -> Result<usize, End> {
+        let at = usize::try_from(index).unwrap_or(usize::MAX);
+        let Some(link) = self.links.get_mut(at) else { return Ok(0) };
+        let mut partial = link.partial.take();
+        let mut used = 0;
+        let taken = loop {
+            let rest = bytes.get(used..).unwrap_or_default();
+            let (event, took) = match frames::next(rest, &mut partial, MESSAGE_MAX) {
+                Ok(next) => next,
+                Err(why) => break Err(End::Broken(why)),
+            };
+            used += took;
+            let Some(event) = event else { break Ok(used) };
+            let Some(link) = self.links.get_mut(at) else { break Ok(used) };
+            let (realm, now) = (&self.given.realm, self.given.realm.clock.now());
+            link.answered = true;
+            let noted = match event {
+                frames::Event::Binary(payload, wire) => {
+                    link.collector.handle_websocket(now, payload, wire, realm.world())
+                }
+                frames::Event::Text(wire) => {
+                    link.collector.handle_undecodable(now, wire, "a text frame", realm.world())
+                }
+                frames::Event::Ping(payload, wire) => {
+                    frames::write_pong(&mut self.out, payload, &mut self.rng);
+                    link.collector.handle_ping(now, wire, realm.world())
+                }
+                frames::Event::Pong => Noted::default(),
+                frames::Event::Close(code) => break Err(End::Close(code)),
+            };
+            self.note(index, &noted);
+        };
+        if let Some(link) = self.links.get_mut(at) {
+            link.partial = partial;
+        }
+        taken
+    }
+
+    /// Sends what the collector has to say, and sees to it that it is looked at in time.
+    fn drive(&mut self, index: u32) {
+        self.try_goodbye(index);
+        let at = usize::try_from(index).unwrap_or(usize::MAX);
+        while let Some(link) = self.links.get_mut(at).filter(|link| link.stage == Stage::Up) {
+            let (realm, now) = (&self.given.realm, self.given.realm.clock.now());
+            let Some((sent, message)) = link.collector.poll_transmit(now, realm.world()) else {
+                break;
+            };
+            self.figures.live.messages += 1;
+            frames::write_message(&mut self.out, &message, &mut self.rng);
+            if sent == Sent::Disconnect {
+                frames::write_close(&mut self.out, 1000, &mut self.rng);
+                link.stage = Stage::Closing;
+                link.said_goodbye = true;
+                link.due = now.saturating_add(micros(CLOSE_TIMEOUT));
+            }
+        }
+        self.flush(index);
+        self.update_settled(index);
+        self.arm(index);
+    }
+
+    /// Writes what waits, then what is in `out`; what the socket does not take waits.
+    fn flush(&mut self, index: u32) {
+        let at = usize::try_from(index).unwrap_or(usize::MAX);
+        let Some(link) = self.links.get_mut(at) else { return };
+        let Some(socket) = &mut link.socket else { return };
+        let waiting = link.partial.as_deref_mut().map(|partial| &mut partial.output);
+        if let Some(output) = waiting.filter(|output| !output.is_empty()) {
+            let first = std::mem::take(output);
+            self.out.splice(0..0, first);
+        }
+        let mut written = 0;
+        let failed = loop {
+            let rest = self.out.get(written..).unwrap_or_default();
+            if rest.is_empty() {
+                break None;
+            }
+            match socket.write(rest) {
+                Ok(count) => written += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected
+                    ) =>
+                {
+                    let rest = self.out.get(written..).unwrap_or_default();
+                    if rest.len() > OUTPUT_MAX {
+                        break Some("the server does not read".to_owned());
+                    }
+                    link.partial.get_or_insert_default().output = rest.to_vec();
+                    break None;
+                }
+                Err(error) => break Some(error.to_string()),
+            }
+        };
+        self.out.clear();
+        if let Some(why) = failed {
+            self.handle_end(index, End::Error(why));
+        }
+    }
+
+    fn arm(&mut self, index: u32) {
+        let reply_timeout = self.given.reply_timeout;
+        let world = self.given.realm.world();
+        let at = usize::try_from(index).unwrap_or(usize::MAX);
+        let Some(link) = self.links.get_mut(at) else { return };
+        let deadline = match link.stage {
+            Stage::Up => {
+                let goodbye = link.collector.owed_since().filter(|_| link.leaving);
+                let goodbye = goodbye.map(|since| since.saturating_add(reply_timeout));
+                [link.collector.poll_timeout(world), goodbye].into_iter().flatten().min()
+            }
+            Stage::Upgrading | Stage::Closing => Some(link.due),
+            Stage::Away | Stage::Done => None,
+        };
+        if let Some(deadline) = deadline {
+            self.calendar.arm(index, &mut link.armed, deadline);
+        }
+    }
+
+    /// Something may be due.
+    pub(super) fn handle_timeout(&mut self, index: u32) {
+        let now = self.now();
+        let Some(link) = self.link(index) else { return };
+        let (stage, due) = (link.stage, link.due);
+        match stage {
+            Stage::Done => {}
+            Stage::Away if link.due > 0 => {
+                if now >= due {
+                    link.due = 0;
+                    self.wanting.push_back(index);
+                } else {
+                    self.calendar_at(index, due);
+                }
+            }
+            Stage::Away => {}
+            Stage::Upgrading | Stage::Closing => {
+                if now >= due {
+                    self.handle_end(index, End::Late);
+                } else {
+                    self.arm(index);
+                }
+            }
+            Stage::Up => {
+                let Self { links, given, figures, .. } = self;
+                let at = usize::try_from(index).unwrap_or(usize::MAX);
+                let Some(link) = links.get_mut(at) else { return };
+                let world = given.realm.world();
+                let deadline = link.collector.poll_timeout(world);
+                if let Some(deadline) = deadline.filter(|deadline| now >= *deadline) {
+                    let late = now.saturating_sub(deadline);
+                    figures.timings.timer_lateness.saturating_record(late);
+                    let noted = link.collector.handle_timeout(now, world);
+                    self.note(index, &noted);
+                }
+                self.out.clear();
+                self.drive(index);
+            }
+        }
+    }
+
+    fn calendar_at(&mut self, index: u32, deadline: Micros) {
+        let at = usize::try_from(index).unwrap_or(usize::MAX);
+        if let Some(link) = self.links.get_mut(at) {
+            self.calendar.arm(index, &mut link.armed, deadline);
+        }
+    }
+
+    /// The link is over, or did not come up.
+    pub(super) fn handle_end(&mut self, index: u32, end: End) {
+        let Some(link) = self.link(index) else { return };
+        match link.stage {
+            Stage::Away | Stage::Done => {}
+            Stage::Closing => {
+                if matches!(end, End::Late) {
+                    self.count_error("close: no Close from the server in 5 s".to_owned());
+                }
+                self.depart(index);
+            }
+            Stage::Upgrading => {
+                let (after, why) = match end {
+                    End::Refused(after) => (after, None),
+                    End::Close(_) => (None, Some("upgrade: a Close".to_owned())),
+                    End::Fin => (None, Some("upgrade: the server closed the socket".to_owned())),
+                    End::Error(why) => (None, Some(format!("connect: {why}"))),
+                    End::Broken(why) => (None, Some(format!("upgrade: {why}"))),
+                    End::Late => (None, Some("upgrade: no answer in 10 s".to_owned())),
+                };
+                self.handshakes = self.handshakes.saturating_sub(1);
+                self.handle_failure(index, after, why);
+            }
+            Stage::Up => self.handle_lost(index, &end),
+        }
+    }
+
+    fn handle_lost(&mut self, index: u32, end: &End) {
+        let now = self.now();
+        if let End::Close(_) = end {
+            self.out.clear();
+            frames::write_close(&mut self.out, 1000, &mut self.rng);
+            let at = usize::try_from(index).unwrap_or(usize::MAX);
+            if let Some(socket) = self.links.get_mut(at).and_then(|link| link.socket.as_mut()) {
+                // The server waits for it, or has gone.
+                let _ = socket.write(&self.out);
+            }
+        }
+        let instances = &self.instances;
+        let at = usize::try_from(index).unwrap_or(usize::MAX);
+        let Some(link) = self.links.get_mut(at) else { return };
+        let condemned =
+            instances.get(usize::from(link.instance)).is_some_and(|instance| instance.condemned);
+        let ends = if condemned {
+            &mut self.figures.expected_ends
+        } else {
+            self.figures.live.links_lost += 1;
+            &mut self.figures.other_ends
+        };
+        match end {
+            End::Close(1001) => ends.going_away += 1,
+            End::Close(_) => ends.other_close += 1,
+            End::Fin => ends.fin += 1,
+            _ => ends.reset += 1,
+        }
+        if let End::Broken(why) = end {
+            self.errors.entry(format!("link: {why}")).and_modify(|count| *count += 1).or_insert(1);
+        }
+        link.lost_at = now;
+        let (answered, leaving) = (link.answered, link.leaving);
+        self.drop_link(index);
+        if self.stopping {
+            if leaving {
+                self.leaving = self.leaving.saturating_sub(1);
+            }
+            self.finish(index);
+        } else if answered {
+            self.wanting.push_back(index); // the first attempt after a break is made at once
+        } else {
+            self.wait(index, None);
+        }
+    }
+
+    /// An attempt failed.
+    fn handle_failure(&mut self, index: u32, after: Option<Micros>, why: Option<String>) {
+        if let Some(why) = why {
+            self.count_error(why);
+        }
+        self.figures.live.connect_failures += 1;
+        if let Some(link) = self.link(index) {
+            link.attempts = link.attempts.saturating_add(1);
+            link.socket = None;
+            link.partial = None;
+            link.stage = Stage::Away;
+        }
+        if self.stopping {
+            self.finish(index);
+        } else {
+            self.wait(index, after);
+        }
+    }
+
+    /// Another attempt, later.
+    fn wait(&mut self, index: u32, after: Option<Micros>) {
+        let now = self.now();
+        let within = self.given.reconnect_within;
+        let at = usize::try_from(index).unwrap_or(usize::MAX);
+        let Some(link) = self.links.get_mut(at) else { return };
+        let mut wait = link.backoff.handle_failure(after, &mut self.rng);
+        if let Some(within) = within {
+            wait = wait.min(within);
+        }
+        link.due = now.saturating_add(wait).max(1);
+        self.calendar.arm(index, &mut link.armed, link.due);
+    }
+
+    /// Closes the socket and forgets all that belongs to the link.
+    fn drop_link(&mut self, index: u32) {
+        let at = usize::try_from(index).unwrap_or(usize::MAX);
+        let Some(link) = self.links.get_mut(at) else { return };
+        if matches!(link.stage, Stage::Up | Stage::Closing) {
+            self.figures.connected = self.figures.connected.saturating_sub(1);
+            link.collector.handle_disconnected();
+        }
+        if std::mem::take(&mut link.settled) {
+            self.figures.settled = self.figures.settled.saturating_sub(1);
+        }
+        link.socket = None;
+        link.partial = None;
+        link.stage = Stage::Away;
+        link.due = 0;
+    }
+
+    /// Resets every link and opens it again.
+    pub(super) fn storm(&mut self) {
+        let now = self.now();
+        for index in self.indices() {
+            let Some(link) = self.link(index).filter(|link| link.stage == Stage::Up) else {
+                continue;
+            };
+            if let Some(socket) = &link.socket {
+                // Without it, dropping says FIN, which is gentler than a storm.
+                let _ = SockRef::from(socket).set_linger(Some(Duration::ZERO));
+            }
+            link.lost_at = now;
+            self.figures.storm_resets += 1;
+            self.drop_link(index);
+            self.wanting.push_back(index);
+        }
+    }
+
+    /// A collector begins to leave.
+    pub(super) fn leave(&mut self, index: u32) {
+        let Some(link) = self.link(index) else { return };
+        if link.stage != Stage::Up {
+            return self.finish(index);
+        }
+        link.leaving = true;
+        self.leaving += 1;
+        self.out.clear();
+        self.drive(index);
+    }
+
+    /// Says goodbye once nothing is owed any more, or has been for too long.
+    fn try_goodbye(&mut self, index: u32) {
+        let now = self.now();
+        let reply_timeout = self.given.reply_timeout;
+        let Some(link) = self.link(index) else { return };
+        let owed = link.collector.owed_since();
+        let ready = owed.is_none_or(|since| now >= since.saturating_add(reply_timeout));
+        if link.leaving && link.stage == Stage::Up && ready {
+            link.collector.handle_stop();
+        }
+    }
+
+    /// A collector that said goodbye has left.
+    fn depart(&mut self, index: u32) {
+        self.drop_link(index);
+        self.leaving = self.leaving.saturating_sub(1);
+        self.finish(index);
+    }
+
+    /// A collector that has no link leaves.
+    pub(super) fn abandon(&mut self, index: u32) {
+        if self.link(index).is_some_and(|link| link.stage == Stage::Upgrading) {
+            self.handshakes = self.handshakes.saturating_sub(1);
+        }
+        self.drop_link(index);
+        self.finish(index);
+    }
+
+    fn finish(&mut self, index: u32) {
+        if let Some(link) = self.link(index) {
+            link.stage = Stage::Done;
+        }
+    }
+
+    /// Counts a collector among those that run what the newest head says, or no longer.
+    pub(super) fn update_settled(&mut self, index: u32) {
+        let Self { links, figures, given, head, .. } = self;
+        let at = usize::try_from(index).unwrap_or(usize::MAX);
+        let Some(link) = links.get_mut(at) else { return };
+        let settled =
+            link.stage == Stage::Up && link.collector.is_settled_under(&head.1, &given.realm.plan);
+        match (std::mem::replace(&mut link.settled, settled), settled) {
+            (false, true) => figures.settled += 1,
+            (true, false) => figures.settled = figures.settled.saturating_sub(1),
+            _ => {}
+        }
+    }
+
+    /// Leaves the figures of what just happened.
+    fn note(&mut self, index: u32, noted: &Noted) {
+        let intended = self.intended(index);
+        let Self { links, figures, given, .. } = self;
+        figures.live.wrong += u64::from(noted.wrong);
+        if let Some(after) = noted.reply_after {
+            figures.record_reply(after);
+        }
+        let Some((delivery, _)) = &noted.right else { return };
+        let at = usize::try_from(index).unwrap_or(usize::MAX);
+        let Some(link) = links.get_mut(at) else { return };
+        figures.live.offers += 1;
+        figures.note_offer(delivery.epoch, delivery.at);
+        if std::mem::replace(&mut link.offered, true) {
+            let seen_at = given.realm.heads.seen_at(delivery.epoch).unwrap_or(delivery.at);
+            figures.record_change(delivery.at.saturating_sub(seen_at));
+        } else {
+            figures.live.first_offers += 1;
+            let intended = intended.unwrap_or(delivery.at);
+            figures.record_first_offer(delivery.at.saturating_sub(intended));
+        }
+    }
+}
+
+/// A socket that connects, without delay of small segments.
+fn open(address: SocketAddr, source: Option<SocketAddr>) -> io::Result<TcpStream> {
+    let kind = Type::STREAM.nonblocking().cloexec();
+    let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
+    socket.set_tcp_nodelay(true)?;
+    if let Some(source) = source {
+        socket.bind(&source.into())?;
+    }
+    match socket.connect(&address.into()) {
+        Ok(()) => {}
+        Err(error) if error.raw_os_error() == Some(Errno::INPROGRESS.raw_os_error()) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(TcpStream::from_std(socket.into()))
+}
