@@ -6,11 +6,10 @@ use std::time::Duration;
 
 use tokio::net::{TcpListener, TcpStream};
 
+use super::room::Place;
 use super::{Front, greeter};
 use crate::drain::Phase;
 
-/// Sockets that may be in their handshake at once; further ones wait in the kernel's queue.
-pub const GREETERS_MAX: usize = 4_096;
 /// Time between two looks whether a socket may be taken again, once the process has as many as it
 /// may have.
 const WAIT_FOR_ROOM: Duration = Duration::from_millis(10);
@@ -25,11 +24,11 @@ pub(super) async fn accept(front: Arc<Front>, listener: TcpListener) {
     let draining = front.drain.reached(Phase::Draining);
     tokio::pin!(draining);
     loop {
-        // The semaphore is never closed.
-        let Ok(permit) = Arc::clone(&front.greeters).acquire_owned().await else { return };
+        let place = place(&front).await;
         let accepting = async {
-            // This permit is counted as a socket already.
+            // This place is counted as a socket already.
             while front.sockets() > front.limits.max_sockets.get() {
+                front.count_made_room(front.room.make_room(front.clock.elapsed()));
                 tokio::time::sleep(WAIT_FOR_ROOM).await;
             }
             listener.accept().await
@@ -42,7 +41,7 @@ pub(super) async fn accept(front: Arc<Front>, listener: TcpListener) {
         match accepted {
             Ok((stream, _)) => {
                 back_off = BACK_OFF.0;
-                tokio::spawn(greeter::greet(Arc::clone(&front), stream, permit));
+                greet(&front, stream, place);
             }
             Err(error) if is_exhaustion(&error) => {
                 tracing::warn!(%error, wait = ?back_off, "cannot accept; waiting for resources");
@@ -60,9 +59,19 @@ pub(super) async fn accept(front: Arc<Front>, listener: TcpListener) {
         Err(error) => return tracing::warn!(%error, "the accept queue cannot be emptied"),
     };
     while let Some(stream) = queued(&listener) {
-        let Ok(permit) = Arc::clone(&front.greeters).acquire_owned().await else { return };
-        tokio::spawn(greeter::greet(Arc::clone(&front), stream, permit));
+        let place = place(&front).await;
+        greet(&front, stream, place);
     }
+}
+
+async fn place(front: &Front) -> Place {
+    front.room.enter(|| front.clock.elapsed(), |made| front.count_made_room(made)).await
+}
+
+fn greet(front: &Arc<Front>, stream: TcpStream, place: Place) {
+    let slot = place.slot();
+    let task = tokio::spawn(greeter::greet(Arc::clone(front), stream, place));
+    front.room.seat(slot, task.abort_handle());
 }
 
 /// The next socket of the queue, if there is one now. The kernel is asked and not tokio, which may

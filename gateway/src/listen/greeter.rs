@@ -10,11 +10,11 @@ use bytes::{Bytes, BytesMut};
 use proto::ids::InstanceUid;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio_rustls::TlsAcceptor;
 
 use super::Front;
 use super::head::{self, Head, Parsed, Refusal, Wish};
+use super::room::Place;
 use super::socket::{Rewound, Socket};
 use crate::admission;
 use crate::metrics::labels::RejectReason;
@@ -55,12 +55,12 @@ struct Upgrade {
 }
 
 /// Greets one accepted socket, and serves it if it turns out to be plain HTTP.
-pub(super) async fn greet(front: Arc<Front>, stream: TcpStream, permit: OwnedSemaphorePermit) {
+pub(super) async fn greet(front: Arc<Front>, stream: TcpStream, place: Place) {
     let accepted = front.clock.elapsed();
     let deadline = front.limits.handshake_deadline;
-    match tokio::time::timeout(deadline, handshake(&front, stream, accepted)).await {
+    match tokio::time::timeout(deadline, handshake(&front, stream, accepted, &place)).await {
         Ok(Some((socket, ahead))) => {
-            drop(permit);
+            drop(place);
             http::serve(front, Rewound::new(ahead, socket)).await;
         }
         Ok(None) => {}
@@ -73,7 +73,11 @@ async fn handshake(
     front: &Arc<Front>,
     stream: TcpStream,
     accepted: Duration,
+    place: &Place,
 ) -> Option<(Socket, Bytes)> {
+    // Nothing is set aside for a peer that has not said anything.
+    stream.readable().await.ok()?;
+    place.spoke();
     let mut socket = match &front.tls {
         None => Socket::Plain(stream),
         Some(tls) => match TlsAcceptor::from(tls.current()).accept(stream).into_fallible().await {

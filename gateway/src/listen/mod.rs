@@ -10,7 +10,6 @@ use std::time::Duration;
 
 use proto::ids::InstanceUid;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
 
 use crate::admission::Admission;
 use crate::clock::Clock;
@@ -29,12 +28,14 @@ mod accept;
 mod bind;
 mod greeter;
 pub mod head;
+mod room;
 pub mod socket;
 
-pub use accept::GREETERS_MAX;
 pub use bind::bind;
 pub use greeter::{HEAD_BYTES_MAX, HEADERS_MAX};
 use head::Refusal;
+pub use room::GREETERS_MAX;
+use room::Room;
 
 /// Time between two looks at what is due in the server.
 const TICK: Duration = Duration::from_secs(1);
@@ -80,8 +81,8 @@ pub struct Front {
     pub admission: Arc<Admission>,
     pub(crate) budget: Budget,
     pub(crate) drain: Drain,
-    /// A permit for each socket in its handshake.
-    greeters: Arc<Semaphore>,
+    /// Sockets in their handshake.
+    room: Arc<Room>,
 }
 
 impl Front {
@@ -97,7 +98,7 @@ impl Front {
             )),
             budget: Budget::new(PARTIAL_LINKS_MAX, limits.max_bytes_in_flight),
             drain: Drain::new(),
-            greeters: Arc::new(Semaphore::new(GREETERS_MAX)),
+            room: Room::new(GREETERS_MAX),
             server: parts.server,
             links: parts.links,
             limits: parts.limits,
@@ -121,7 +122,12 @@ impl Front {
 
     /// Who is connected, or in the handshake; for a moment somebody may be counted as both.
     fn sockets(&self) -> usize {
-        self.live() as usize + GREETERS_MAX - self.greeters.available_permits()
+        self.live() as usize + self.room.taken()
+    }
+
+    /// Some were silent in their handshake for too long while others waited.
+    pub(crate) fn count_made_room(&self, how_many: usize) {
+        (0..how_many).for_each(|_| self.reject(RejectReason::MadeRoom));
     }
 
     /// What half-received messages hold now: links, and bytes of buffers and HTTP bodies.

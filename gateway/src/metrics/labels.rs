@@ -78,6 +78,8 @@ label! {
         Bytes => "bytes",
         /// Did not finish its handshake in time.
         HandshakeDeadline => "handshake_deadline",
+        /// Silent or slow in its handshake while others waited for a place.
+        MadeRoom => "made_room",
         /// The TLS handshake failed.
         Tls => "tls",
         /// Not a request that this listener serves.
