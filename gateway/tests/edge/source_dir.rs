@@ -4,6 +4,7 @@ use std::fs;
 
 use gateway::source::SourceError;
 use gateway::source::dir::DirSource;
+use render::artefact::Artefact;
 
 use super::support::estate::{Estate, RENDERED_AT, artefact};
 use super::support::gateway::Gateway;
@@ -49,6 +50,33 @@ fn a_change_is_served_and_a_broken_head_is_not() {
     gateway.heals();
     until("the third version", || served("third"));
     gateway.logged("the source can be read again");
+}
+
+#[test]
+fn a_collector_that_has_what_the_next_head_says_makes_the_source_be_looked_at_at_once() {
+    let estate = Estate::new();
+    let dir = estate.path().to_str().unwrap();
+    let gateway = Gateway::serve(&["--estate", dir, "--fetch-interval", "1h"]);
+    assert!(opamp::offered(gateway.listen, 1, "web").contains("text: first\n"));
+
+    let second = artefact("web", "second");
+    fs::write(estate.file(WEB), &second).unwrap();
+    let hash = Artefact::new(second.into_bytes()).unwrap().content_hash().to_hex().to_vec();
+    let coming = opamp::applied(2, &[("service.name", "web")], hash);
+    let reply = opamp::reply(&opamp::request(coming).send(gateway.listen));
+    assert!(reply.remote_config.is_none(), "it would be taken back");
+    until("the second version", || {
+        opamp::offered(gateway.listen, 3, "web").contains("text: second\n").then_some(())
+    });
+
+    let foreign = opamp::applied(4, &[("service.name", "web")], b"0123456789abcdef".repeat(4));
+    let held = || opamp::reply(&opamp::request(foreign.clone()).send(gateway.listen));
+    assert!(held().remote_config.is_none());
+    until("an offer, since nothing newer was found", || held().remote_config);
+    let looks = |outcome: &str| {
+        gateway.metrics()[&format!("tidegate_early_looks_total{{outcome=\"{outcome}\"}}")]
+    };
+    assert_eq!((looks("newer"), looks("nothing")), (1.0, 1.0));
 }
 
 #[test]

@@ -16,6 +16,18 @@ pub(crate) fn report(uid: u8, attributes: &[(&str, &str)]) -> Vec<u8> {
     first_report(uid, attributes).encode_to_vec()
 }
 
+/// The same with the word that it runs the configuration of this hash.
+pub(crate) fn applied(uid: u8, attributes: &[(&str, &str)], hash: Vec<u8>) -> Vec<u8> {
+    let status = RemoteConfigStatus {
+        last_remote_config_hash: hash.into(),
+        status: RemoteConfigStatuses::Applied.into(),
+        ..Default::default()
+    };
+    let report =
+        AgentToServer { remote_config_status: Some(status), ..first_report(uid, attributes) };
+    report.encode_to_vec()
+}
+
 /// The same with the word that the configuration of this hash FAILED on it.
 pub(crate) fn failed(uid: u8, attributes: &[(&str, &str)], hash: Vec<u8>, why: &str) -> Vec<u8> {
     let status = RemoteConfigStatus {
