@@ -23,6 +23,7 @@ pub mod duration;
 pub mod endpoint;
 pub mod faults;
 pub mod fleet;
+pub mod flood;
 pub mod heads;
 mod histogram;
 pub mod host;

@@ -5,6 +5,7 @@
 mod admin;
 mod certs;
 mod cli;
+mod flood;
 mod metrics;
 mod proposals;
 mod rollout;
