@@ -1,7 +1,7 @@
 """Every command in the documentation, run as it is printed.
 
-A page's ```sh blocks are one session, in a fresh copy of the repository's fixtures. A `gateway serve` stays
-in the background until its page ends; every other command must exit with 0, or with N where its
+A page's ```sh blocks are one session, in a fresh copy of the repository's fixtures. A `gateway serve` or
+`gateway aggregate` stays in the background until its page ends; every other command must exit with 0, or with N where its
 line ends in `# exits N`. `cargo run --release --bin X --` is the built binary X, `cargo test` is
 what CI runs anyway.
 """
@@ -46,7 +46,7 @@ class Documentation(unittest.TestCase):
                     shutil.copytree(ROOT / folder, work / folder)
             background = []
             # The pages show the default ports; the test takes free ones.
-            ports = {port: free_port() for port in (4320, 4321)}
+            ports = {port: free_port() for port in (4320, 4321, 4322, 4330, 4331, 4332, 4333, 4341)}
             try:
                 for line in commands(page):
                     if line.startswith(ELSEWHERE):
@@ -59,9 +59,9 @@ class Documentation(unittest.TestCase):
                     if simulates and "--endpoint" not in command:
                         command += f" --endpoint ws://127.0.0.1:{ports[4320]}/v1/opamp"
                     with self.subTest(command=line):
-                        if re.search(r"gateway serve|gateway -- serve", line) and expected == 0:
-                            flags = f"--listen 127.0.0.1:{ports[4320]} --admin 127.0.0.1:{ports[4321]}"
-                            background.append(self.serve(f"{command} {flags}", work))
+                        role = re.search(r"gateway (?:-- )?(serve|aggregate)\b", line)
+                        if role and expected == 0:
+                            background.append(self.serve(self.placed(command, role.group(1), ports), work))
                             continue
                         run = subprocess.run(
                             ["bash", "-euo", "pipefail", "-c", command],
@@ -75,9 +75,17 @@ class Documentation(unittest.TestCase):
                 for process in background:
                     process.communicate(timeout=30)
 
+    def placed(self, command, role, ports):
+        """The command on free ports, and in haste to end."""
+        defaults = {"--admin": 4321} | ({"--listen": 4320} if role == "serve" else {"--listen-uplink": 4322})
+        for flag, port in defaults.items():
+            if not re.search(rf"{flag}[ =]", command):
+                command += f" {flag} 127.0.0.1:{ports[port]}"
+        return command + (" --drain-delay 0s --drain 1s" if role == "serve" else "")
+
     def serve(self, command, work):
         process = subprocess.Popen(
-            ["bash", "-c", f"exec {command} --drain-delay 0s --drain 1s"],
+            ["bash", "-c", f"exec {command}"],
             cwd=work, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
         for line in process.stdout:

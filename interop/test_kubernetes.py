@@ -1,5 +1,5 @@
 """deploy/kubernetes, built by kustomize and checked without a cluster: against Kubernetes' own
-schemas, against `gateway serve --help`, and against what replicas promise."""
+schemas, against the `--help` of the gateway's roles, and against what replicas promise."""
 
 import re
 import subprocess
@@ -8,7 +8,7 @@ import unittest
 import kubernetes_validate
 import yaml
 
-from flags import FLAGS, VARIABLES
+from flags import AGGREGATE_FLAGS, AGGREGATE_VARIABLES, FLAGS, VARIABLES
 from harness import BUILT, ROOT
 
 FOLDER = ROOT / "deploy" / "kubernetes"
@@ -18,8 +18,15 @@ VERSIONS = ("1.30", "1.34", kubernetes_validate.latest_version())
 CUSTOM = {"ServiceMonitor"}
 # Made by whoever deploys; named in README.md.
 GIVEN = {
-    "repo": {"tidegate-tls", "tidegate-tokens", "tidegate-scrape", "tidegate-git"},
+    "repo": {"tidegate-tls", "tidegate-tokens", "tidegate-scrape", "tidegate-git", "tidegate-git-push"},
     "snapshot": {"tidegate-tls", "tidegate-tokens", "tidegate-scrape", "tidegate-snapshot-key"},
+}
+for given in GIVEN.values():
+    given |= {"tidegate-uplink", "tidegate-uplink-aggregator"}
+# What runs, and the role that it begins with.
+ROLES = {
+    ("Deployment", "tidegate"): ("serve", FLAGS, VARIABLES),
+    ("StatefulSet", "tidegate-aggregator"): ("aggregate", AGGREGATE_FLAGS, AGGREGATE_VARIABLES),
 }
 
 
@@ -65,12 +72,13 @@ class Kubernetes(unittest.TestCase):
 
     def test_every_flag_and_variable_is_one_of_the_gateway(self):
         for _, _, by_name in self.each():
-            container = by_name["Deployment", "tidegate"]["spec"]["template"]["spec"]["containers"][0]
-            self.assertEqual(container["args"][0], "serve")
-            for argument in container["args"][1:]:
-                self.assertIn(argument.split("=")[0], FLAGS)
             source = next(item for (kind, name), item in by_name.items() if kind == "ConfigMap")
-            self.assertLessEqual(set(source["data"]), VARIABLES)
+            for name, (role, flags, variables) in ROLES.items():
+                container = by_name[name]["spec"]["template"]["spec"]["containers"][0]
+                self.assertEqual(container["args"][0], role)
+                for argument in container["args"][1:]:
+                    self.assertIn(argument.split("=")[0], flags)
+                self.assertLessEqual(set(source["data"]), variables)
             places = {"TIDEGATE_REPO", "TIDEGATE_SNAPSHOT", "TIDEGATE_ESTATE"}
             self.assertEqual(len(places & set(source["data"])), 1)
 
@@ -78,22 +86,23 @@ class Kubernetes(unittest.TestCase):
         for _, _, by_name in self.each():
             namespace = by_name["Namespace", "tidegate"]
             self.assertEqual(namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"], "restricted")
-            pod = by_name["Deployment", "tidegate"]["spec"]["template"]["spec"]
-            self.assertIs(pod["automountServiceAccountToken"], False)
-            self.assertIs(pod["securityContext"]["runAsNonRoot"], True)
-            self.assertGreater(pod["securityContext"]["runAsUser"], 0)
-            self.assertEqual(pod["securityContext"]["seccompProfile"], {"type": "RuntimeDefault"})
-            allowed = {"secret", "emptyDir", "persistentVolumeClaim", "configMap"}
-            for volume in pod["volumes"]:
-                self.assertLessEqual(set(volume) - {"name"}, allowed)
-            for container in pod["containers"]:
-                context = container["securityContext"]
-                self.assertIs(context["allowPrivilegeEscalation"], False)
-                self.assertIs(context["readOnlyRootFilesystem"], True)
-                self.assertEqual(context["capabilities"], {"drop": ["ALL"]})
-                self.assertEqual(set(container["resources"]["requests"]), {"cpu", "memory"})
-                self.assertIn("memory", container["resources"]["limits"])
-                self.assertRegex(container["image"], r"^tidegate:(edge|full)$")
+            for name in ROLES:
+                pod = by_name[name]["spec"]["template"]["spec"]
+                self.assertIs(pod["automountServiceAccountToken"], False)
+                self.assertIs(pod["securityContext"]["runAsNonRoot"], True)
+                self.assertGreater(pod["securityContext"]["runAsUser"], 0)
+                self.assertEqual(pod["securityContext"]["seccompProfile"], {"type": "RuntimeDefault"})
+                allowed = {"secret", "emptyDir", "persistentVolumeClaim", "configMap"}
+                for volume in pod["volumes"]:
+                    self.assertLessEqual(set(volume) - {"name"}, allowed)
+                for container in pod["containers"]:
+                    context = container["securityContext"]
+                    self.assertIs(context["allowPrivilegeEscalation"], False)
+                    self.assertIs(context["readOnlyRootFilesystem"], True)
+                    self.assertEqual(context["capabilities"], {"drop": ["ALL"]})
+                    self.assertEqual(set(container["resources"]["requests"]), {"cpu", "memory"})
+                    self.assertIn("memory", container["resources"]["limits"])
+                    self.assertRegex(container["image"], r"^tidegate:(edge|full)$")
 
     def test_collectors_find_room_while_replicas_are_replaced(self):
         for _, _, by_name in self.each():
@@ -117,60 +126,90 @@ class Kubernetes(unittest.TestCase):
 
     def test_names_lead_somewhere(self):
         for overlay, resources, by_name in self.each():
-            deployment = by_name["Deployment", "tidegate"]
-            template = deployment["spec"]["template"]
-            labels = template["metadata"]["labels"]
-            pod = template["spec"]
-            container = pod["containers"][0]
-            ports = {port["name"] for port in container["ports"]}
-            selectors = [deployment["spec"]["selector"]["matchLabels"]]
-            selectors += [spread["labelSelector"]["matchLabels"] for spread in pod["topologySpreadConstraints"]]
+            templates = {name: by_name[name]["spec"]["template"] for name in ROLES}
+            labels = {name: template["metadata"]["labels"] for name, template in templates.items()}
+            ports = {
+                name: {port["name"] for port in template["spec"]["containers"][0]["ports"]}
+                for name, template in templates.items()
+            }
+
+            def selected(selector):
+                found = [name for name in ROLES if selector.items() <= labels[name].items()]
+                self.assertTrue(selector and found, selector)
+                return found
+
+            for name, template in templates.items():
+                self.assertEqual(selected(by_name[name]["spec"]["selector"]["matchLabels"]), [name])
+                for spread in template["spec"]["topologySpreadConstraints"]:
+                    self.assertEqual(selected(spread["labelSelector"]["matchLabels"]), [name])
             services = [item for item in resources if item["kind"] == "Service"]
-            self.assertEqual(len(services), 3)
+            self.assertEqual(len(services), 4)
             for item in resources:
                 if item["kind"] == "Service":
-                    selectors.append(item["spec"]["selector"])
-                    self.assertLessEqual({port["targetPort"] for port in item["spec"]["ports"]}, ports)
+                    (name,) = selected(item["spec"]["selector"])
+                    self.assertLessEqual({port["targetPort"] for port in item["spec"]["ports"]}, ports[name])
                 if item["kind"] == "PodDisruptionBudget":
-                    selectors.append(item["spec"]["selector"]["matchLabels"])
+                    self.assertEqual(len(selected(item["spec"]["selector"]["matchLabels"])), 1)
                 if item["kind"] == "NetworkPolicy":
-                    selectors.append(item["spec"]["podSelector"]["matchLabels"])
+                    selected(item["spec"]["podSelector"]["matchLabels"])
+                    for way in item["spec"].get("egress", []) + item["spec"].get("ingress", []):
+                        for peer in way.get("to", []) + way.get("from", []):
+                            if "podSelector" in peer:
+                                selected(peer["podSelector"]["matchLabels"])
                 if item["kind"] == "HorizontalPodAutoscaler":
                     target = item["spec"]["scaleTargetRef"]
                     self.assertIn((target["kind"], target["name"]), by_name)
-                    self.assertNotIn("replicas", deployment["spec"])
+                    self.assertNotIn("replicas", by_name["Deployment", "tidegate"]["spec"])
                 if item["kind"] == "ServiceMonitor":
                     wanted = item["spec"]["selector"]["matchLabels"].items()
-                    scraped = [
+                    scraped = {
                         service["metadata"]["name"]
                         for service in services
                         if wanted <= service["metadata"]["labels"].items()
                         and item["spec"]["endpoints"][0]["port"] in {port["name"] for port in service["spec"]["ports"]}
-                    ]
-                    self.assertEqual(scraped, ["tidegate-admin"])
+                    }
+                    self.assertEqual(scraped, {"tidegate-admin", "tidegate-aggregator"})
                 if item["kind"] != "Namespace":
                     self.assertEqual(item["metadata"]["namespace"], "tidegate")
-            for selector in selectors:
-                self.assertTrue(selector)
-                self.assertLessEqual(selector.items(), labels.items())
 
-            mounted = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
-            self.assertEqual(set(mounted), {volume["name"] for volume in pod["volumes"]})
-            source = next(item for item in resources if item["kind"] == "ConfigMap")
-            self.assertEqual(container["envFrom"], [{"configMapRef": {"name": source["metadata"]["name"]}}])
-            files = [argument.split("=", 1)[1] for argument in container["args"] if "=/" in argument]
-            files += [value for value in source["data"].values() if value.startswith("/")]
-            for file in files:
-                self.assertTrue(any(f"{file}/".startswith(f"{folder}/") for folder in mounted.values()), file)
-
-            given = {volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume}
-            given |= {volume["configMap"]["name"] for volume in pod["volumes"] if "configMap" in volume}
             monitor = by_name["ServiceMonitor", "tidegate"]["spec"]["endpoints"][0]
-            given.add(monitor["authorization"]["credentials"]["name"])
+            given = {monitor["authorization"]["credentials"]["name"]}
+            source = next(item for item in resources if item["kind"] == "ConfigMap")
+            for name, template in templates.items():
+                pod = template["spec"]
+                container = pod["containers"][0]
+                mounted = {mount["name"]: mount["mountPath"] for mount in container["volumeMounts"]}
+                claims = by_name[name]["spec"].get("volumeClaimTemplates", [])
+                volumes = {volume["name"] for volume in pod["volumes"]} | {claim["metadata"]["name"] for claim in claims}
+                self.assertEqual(set(mounted), volumes)
+                self.assertEqual(container["envFrom"], [{"configMapRef": {"name": source["metadata"]["name"]}}])
+                files = [argument.split("=", 1)[1] for argument in container["args"] if "=/" in argument]
+                files += [value for value in source["data"].values() if value.startswith("/")]
+                for file in files:
+                    self.assertTrue(any(f"{file}/".startswith(f"{folder}/") for folder in mounted.values()), file)
+                given |= {volume["secret"]["secretName"] for volume in pod["volumes"] if "secret" in volume}
+                given |= {volume["configMap"]["name"] for volume in pod["volumes"] if "configMap" in volume}
             self.assertEqual(given, GIVEN[overlay])
             readme = (FOLDER / "README.md").read_text()
             for name in given:
                 self.assertIn(f"`{name}`", readme)
+
+    def test_every_replica_reports_to_every_aggregator(self):
+        for _, _, by_name in self.each():
+            flags = [
+                dict(argument.split("=", 1) for argument in by_name[name]["spec"]["template"]["spec"]["containers"][0]["args"] if "=" in argument)
+                for name in ROLES
+            ]
+            replica, aggregator = flags
+            spec = by_name["StatefulSet", "tidegate-aggregator"]["spec"]
+            port = aggregator["--listen-uplink"].rsplit(":", 1)[1]
+            names = [f"tidegate-aggregator-{n}.{spec['serviceName']}:{port}" for n in range(spec["replicas"])]
+            self.assertEqual(replica["--uplink"].split(","), names)
+            self.assertEqual(by_name["Service", spec["serviceName"]]["spec"]["clusterIP"], "None")
+            # The certificate is for *.replicas.tidegate.
+            self.assertRegex(replica["--instance-label"], r"^\$\(POD_NAME\)\.replicas\.tidegate$")
+            least = by_name["HorizontalPodAutoscaler", "tidegate"]["spec"]["minReplicas"]
+            self.assertEqual(int(aggregator["--expect-replicas"]), least)
 
     def test_pollers_stay_with_a_replica_for_longer_than_their_session_lives(self):
         for _, _, by_name in self.each():
@@ -181,7 +220,8 @@ class Kubernetes(unittest.TestCase):
 
     def test_the_way_out_is_open_only_where_the_head_comes_from_outside(self):
         for overlay, _, by_name in self.each():
-            self.assertEqual(by_name["NetworkPolicy", "tidegate"]["spec"]["egress"], [])
+            for name in ("tidegate", "tidegate-aggregator"):
+                self.assertEqual(by_name["NetworkPolicy", name]["spec"]["egress"], [])
             self.assertEqual(("NetworkPolicy", "tidegate-git") in by_name, overlay == "repo")
 
 

@@ -25,6 +25,7 @@ EMPTY = {
     "Files read again": "no certificate or token files here",
     "Proposals": "nothing is proposed without --propose",
     "Store": "evidence dies with these gateways: no --store",
+    "Uplink": "these gateways judge alone: no --uplink",
 }
 
 

@@ -41,6 +41,71 @@ pub struct ServeConfig {
     pub reuse_port: bool,
     /// What this replica is called; with an uplink, as its certificate says.
     pub instance_label: Option<String>,
+    /// Who gets what collectors report; `None`: nobody but this process.
+    pub uplink: Option<DialConfig>,
+}
+
+/// Everything `gateway aggregate` needs.
+#[derive(Clone, Debug)]
+pub struct AggregateConfig {
+    /// Source, operators, evidence.
+    pub core: CoreConfig,
+    /// Where replicas connect.
+    pub uplink: GatherConfig,
+}
+
+/// A replica's end of the uplink (DESIGN.md, Uplink).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DialConfig {
+    /// Each of them gets everything; never empty.
+    pub aggregators: Vec<Remote>,
+    /// What their certificate is for; `None`: the host that is dialled.
+    pub name: Option<String>,
+    /// What is shown, and who is believed.
+    pub tls: UplinkTls,
+}
+
+/// An aggregator's end of the uplink.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GatherConfig {
+    /// Where replicas connect, UDP; port 0 takes a free one.
+    pub listen: SocketAddr,
+    /// What is shown, and who is believed.
+    pub tls: UplinkTls,
+}
+
+/// A host that is resolved again each time it is dialled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// DNS name or IP address, without brackets.
+    pub host: Box<str>,
+    /// UDP.
+    pub port: u16,
+}
+
+impl std::fmt::Display for Remote {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { host, port } = self;
+        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
+    }
+}
+
+/// Paths of the PEM files of one end of the uplink, read again when they change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UplinkTls {
+    /// Who signs the other end's certificate.
+    pub ca: PathBuf,
+    /// Certificate chain, leaf first.
+    pub cert: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+}
+
+impl UplinkTls {
+    /// All of them.
+    pub fn files(&self) -> Vec<PathBuf> {
+        vec![self.ca.clone(), self.cert.clone(), self.key.clone()]
+    }
 }
 
 /// Where the served tree is read, and how often.

@@ -16,6 +16,7 @@ fn main() -> ExitCode {
     };
     match cli.command {
         Command::Serve(arguments) => gateway::start::serve(*arguments),
+        Command::Aggregate(arguments) => gateway::start::aggregate(*arguments),
         Command::Rollout(arguments) => gateway::cli::rollout::run(*arguments),
         Command::Certs(arguments) => gateway::cli::certs::run(arguments),
         Command::Token(arguments) => match arguments.command {

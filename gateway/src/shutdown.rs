@@ -28,6 +28,15 @@ impl Signals {
             _ = self.interrupt.recv() => "SIGINT",
         }
     }
+
+    /// From now on the next one ends the process at once: nobody waits for anything any more.
+    pub fn exit_at_next(mut self) {
+        tokio::spawn(async move {
+            let signal = self.next().await;
+            tracing::warn!(signal, "exiting at once");
+            std::process::exit(EXIT_AT_ONCE);
+        });
+    }
 }
 
 /// Exit code after a second signal: nobody waits for links any more.

@@ -223,6 +223,8 @@ fn authority(
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     params.distinguished_name = rcgen::DistinguishedName::new();
+    // Of two authorities with one name, each would be blamed for the other's signatures.
+    let common_name = format!("{common_name} {:08x}", fastrand::u32(..));
     params.distinguished_name.push(DnType::CommonName, common_name);
     let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate()?)?;
     push(files, role, role, &[], issuer.pem(), issuer.key());

@@ -4,6 +4,7 @@ use std::ffi::OsString;
 
 use clap::{Parser, Subcommand};
 
+pub mod aggregate;
 pub mod certs;
 pub mod flags;
 pub mod rollout;
@@ -26,6 +27,8 @@ pub struct Cli {
 pub enum Command {
     /// Serve an estate's rendered configurations to collectors over OpAMP.
     Serve(Box<serve::ServeArgs>),
+    /// Gather the evidence of all replicas, judge Rollouts by it, and propose what follows.
+    Aggregate(Box<aggregate::AggregateArgs>),
     /// Show, judge, plan and explain Rollouts.
     Rollout(Box<rollout::RolloutArgs>),
     /// Make bearer tokens for collectors and operators.

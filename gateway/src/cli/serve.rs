@@ -12,6 +12,7 @@ use super::flags::evidence::EvidenceArgs;
 use super::flags::process::ProcessArgs;
 use super::flags::propose::ProposeArgs;
 use super::flags::source::SourceArgs;
+use super::flags::uplink::{DialArgs, UplinkTlsArgs};
 use super::flags::{ConfigError, address, instance_label};
 use super::value;
 use crate::config::{self, CoreConfig, DrainConfig, LinkConfig, ServeConfig, TlsConfig};
@@ -126,6 +127,14 @@ pub struct ServeArgs {
     #[command(flatten)]
     pub evidence: EvidenceArgs,
 
+    /// Who judges them together with others' evidence.
+    #[command(flatten)]
+    pub uplink: DialArgs,
+
+    /// Certificates of the uplink.
+    #[command(flatten)]
+    pub uplink_tls: UplinkTlsArgs,
+
     /// Threads and log.
     #[command(flatten)]
     pub process: ProcessArgs,
@@ -175,19 +184,34 @@ impl ServeArgs {
             token_file: self.token_file,
             reuse_port: self.reuse_port,
             instance_label: self.instance_label,
+            uplink: self.uplink.resolve(self.uplink_tls)?,
         })
     }
 
     /// Who judges Rollouts has all of the evidence, and keeps it (rollouts.md, decisions 18 and 19).
     fn check_judge(&self) -> Result<(), ConfigError> {
         let refused = |flag, why: &str| Err(ConfigError::Usage { flag, why: why.to_owned() });
-        if self.propose.propose
+        if !self.uplink.uplink.is_empty() {
+            if self.evidence.store.is_some() {
+                return refused(
+                    "--store",
+                    "a replica with --uplink keeps nothing: give the file to 'gateway aggregate'",
+                );
+            }
+            if self.propose.propose {
+                return refused(
+                    "--propose",
+                    "a replica with --uplink knows its own collectors only: give it to 'gateway \
+                     aggregate'",
+                );
+            }
+        } else if self.propose.propose
             && self.evidence.expect_replicas.is_some_and(|expected| expected.get() > 1)
         {
             return refused(
                 "--expect-replicas",
                 "without an uplink this gateway knows its own collectors only, so --propose takes \
-                 1",
+                 1; with more replicas, 'gateway aggregate' gathers their evidence and proposes",
             );
         }
         Ok(())
@@ -251,6 +275,7 @@ mod tests {
         let drain = DrainConfig { delay: Duration::from_secs(5), over: Duration::from_secs(30) };
         assert_eq!(config.drain, drain);
         assert_eq!(config.core.evidence, config::EvidenceConfig::default());
+        assert_eq!(config.uplink, None);
     }
 
     #[test]
@@ -297,5 +322,37 @@ mod tests {
         assert!(resolve(&["--listen", "[::1]:4320"]).is_ok());
         assert!(resolve(&["--admin", "0.0.0.0:1", "--insecure"]).is_err());
         assert!(resolve(&["--admin", "0.0.0.0:1", "--admin-token-file", "t"]).is_ok());
+    }
+
+    #[test]
+    fn a_replica_with_an_uplink_leaves_judging_to_the_aggregator() {
+        let uplink = "--uplink a.example:4322,b.example:4322 --uplink-ca ca --uplink-cert c \
+                      --uplink-key k --instance-label edge-1";
+        let words: Vec<&str> = uplink.split_whitespace().collect();
+        let parse = |arguments: &[&str]| {
+            let line = ["gateway", "serve", "--repo", "/estate.git"].iter().chain(arguments);
+            let parsed = Cli::try_parse_from(line).map_err(|error| error.to_string())?;
+            let Command::Serve(arguments) = parsed.command else { unreachable!("it says serve") };
+            arguments.resolve().map_err(|error| error.to_string())
+        };
+        let config = parse(&words).unwrap().uplink.unwrap();
+        let shown: Vec<String> = config.aggregators.iter().map(ToString::to_string).collect();
+        assert_eq!(shown, ["a.example:4322", "b.example:4322"]);
+        for missing in ["--uplink-ca", "--uplink-cert", "--uplink-key", "--instance-label"] {
+            let at = words.iter().position(|word| *word == missing).unwrap();
+            let error = parse(&[&words[..at], &words[at + 2..]].concat()).unwrap_err();
+            assert!(error.contains(missing), "{error}");
+        }
+        let without = parse(&words[2..]).unwrap_err();
+        assert!(without.starts_with("--uplink-ca: is of no use without --uplink"), "{without}");
+        let with = |more: &[&'static str]| parse(&[&words[..], more].concat());
+        let kept = with(&["--store", "s"]).unwrap_err();
+        assert!(kept.starts_with("--store: a replica with --uplink keeps nothing"), "{kept}");
+        let propose = ["--propose", "--catalogue", "c", "--propose-as", "X <x@y>"];
+        let proposed = with(&[&propose[..], &["--expect-replicas", "1"]].concat()).unwrap_err();
+        assert!(proposed.starts_with("--propose: a replica with --uplink"), "{proposed}");
+        assert!(with(&["--expect-replicas", "3"]).is_ok(), "what it shows says what is missing");
+        assert!(with(&["--uplink-name", "aggregator"]).unwrap().uplink.unwrap().name.is_some());
+        assert!(with(&["--uplink", "nowhere"]).is_err());
     }
 }

@@ -90,6 +90,26 @@ label! {
 }
 
 label! {
+    /// Why a replica was not listened to, or no longer.
+    UplinkRefused = "reason" {
+        /// No certificate of ours, another protocol, or no QUIC.
+        Tls => "tls",
+        /// Too many connections.
+        Busy => "busy",
+        /// Its certificate is not for the name that it calls itself.
+        Name => "name",
+        /// It said nothing in time.
+        Silent => "silent",
+        /// It said what cannot be read, or what does not come there.
+        Unreadable => "unreadable",
+        /// No format in common, or another reason that it was told.
+        Refused => "refused",
+        /// More frames than it may send.
+        Flood => "flood",
+    }
+}
+
+label! {
     /// Why full state was asked for (serving.md decision 4).
     FullStateReason = "reason" {
         /// A message without a description from an agent that we do not know.

@@ -14,7 +14,8 @@ pub mod names;
 mod process;
 
 use family::{CounterFamily, GaugeFamily, Histogram, HistogramFamily, HistogramSeries};
-use labels::{Closed, FetchOutcome, FullStateReason, Label, RejectReason, Transport};
+use labels::{Closed, FetchOutcome, FullStateReason, Label, RejectReason};
+use labels::{Transport, UplinkRefused};
 use names::{Definition, Kind};
 
 use crate::peer_log::PeerLog;
@@ -102,6 +103,12 @@ pub struct Metrics {
     pub evidence_store_up: GaugeFamily,
     /// `tidegate_evidence_store_failures_total`; label: reason.
     pub evidence_store_failures: CounterFamily,
+    /// `tidegate_uplink_connected`; no series without an uplink.
+    pub uplink_connected: GaugeFamily,
+    /// `tidegate_uplink_replicas`; no series but on an aggregator.
+    pub uplink_replicas: GaugeFamily,
+    /// `tidegate_uplink_refused_total`.
+    pub uplink_refused: PerLabel<UplinkRefused, Counter>,
     /// `tidegate_build_info`; labels: version, commit.
     pub build_info: GaugeFamily,
     /// `tidegate_head_info`; labels: commit (short), source.
@@ -195,6 +202,9 @@ impl Metrics {
             evidence_events: counter(names::EVIDENCE_EVENTS, &[]),
             evidence_store_up: GaugeFamily::new(names::EVIDENCE_STORE_UP),
             evidence_store_failures: CounterFamily::new(names::EVIDENCE_STORE_FAILURES),
+            uplink_connected: GaugeFamily::new(names::UPLINK_CONNECTED),
+            uplink_replicas: GaugeFamily::new(names::UPLINK_REPLICAS),
+            uplink_refused: PerLabel::counters(names::UPLINK_REFUSED),
             build_info: GaugeFamily::new(names::BUILD_INFO),
             head_info: GaugeFamily::new(names::HEAD_INFO),
             head_commit_timestamp: GaugeFamily::new(names::HEAD_COMMIT_TIMESTAMP),
@@ -244,6 +254,8 @@ impl Metrics {
             &self.rollout_brake,
             &self.rollout_soak,
             &self.evidence_store_up,
+            &self.uplink_connected,
+            &self.uplink_replicas,
             &self.build_info,
             &self.head_info,
             &self.head_commit_timestamp,

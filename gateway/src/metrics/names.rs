@@ -150,6 +150,12 @@ definitions! {
         "1 while the store can be written; absent without --store.";
     EVIDENCE_STORE_FAILURES: Counter "tidegate_evidence_store_failures_total" ["reason"] Add
         "Faults of the store: damaged (set aside), open, write.";
+    UPLINK_CONNECTED: Gauge "tidegate_uplink_connected" [] Each
+        "Aggregators that this replica reports to now; absent without --uplink.";
+    UPLINK_REPLICAS: Gauge "tidegate_uplink_replicas" [] Each
+        "Replicas that are connected to this aggregator now; absent in other roles.";
+    UPLINK_REFUSED: Counter "tidegate_uplink_refused_total" ["reason"] Add
+        "Connections of replicas that this aggregator refused or cut off.";
     ROLLOUT_SOAK_REQUIRED: Gauge "tidegate_rollout_soak_required_seconds" ["rollout"] Each
         "How long its present stage must soak.";
     PROPOSALS: Counter "tidegate_proposals_total" ["kind", "outcome"] Add
@@ -163,7 +169,7 @@ definitions! {
     RELOADS: Counter "tidegate_reloads_total" ["what", "outcome"] Add
         "Times that changed certificate or token files were read again; failed keeps the old ones.";
     CERTIFICATE_EXPIRY: Gauge "tidegate_certificate_expiry_timestamp_seconds" [] Each
-        "When the served certificate ends; absent without TLS.";
+        "When the first of the certificates that are shown ends, to collectors or on the uplink; absent without any.";
     LOG_LINES_DROPPED: Counter "tidegate_log_lines_dropped_total" [] Add
         "Log lines caused by peers that sampling left out.";
     PROCESS_CPU_SECONDS: Counter "process_cpu_seconds_total" [] Add

@@ -28,7 +28,6 @@ use crate::serve::{Pages, Server, Settings};
 use crate::source::poll::{Early, short};
 use crate::source::status::Status;
 use crate::source::{Source, git};
-use crate::tls::Tls;
 
 /// What a process has before it knows its role.
 #[derive(Clone, Copy)]
@@ -225,9 +224,9 @@ pub(super) fn raise_descriptor_limit() -> Option<u64> {
     getrlimit(Resource::Nofile).current
 }
 
-/// When the served certificate ends, for an alert.
+/// When the first of the certificates that are shown ends, for an alert.
 #[expect(clippy::cast_precision_loss, reason = "certificates end within 2^53 seconds")]
-pub(super) fn show_expiry(tls: &Tls, metrics: &Metrics) {
-    let seconds = tls.not_after().map(|seconds| (&[][..], seconds as f64));
-    metrics.certificate_expiry.replace(seconds);
+pub(super) fn show_expiry<const N: usize>(not_after: [Option<i64>; N], metrics: &Metrics) {
+    let first = not_after.into_iter().flatten().min();
+    metrics.certificate_expiry.replace(first.map(|seconds| (&[][..], seconds as f64)));
 }

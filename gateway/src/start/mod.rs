@@ -1,18 +1,20 @@
-//! `gateway serve`: puts the parts together, and takes them apart again.
+//! `gateway serve` and `gateway aggregate`: put the parts together, and take them apart again.
 //!
-//! [`core`] is what every role has (source, evidence, operators), [`head`] how a head gets into
-//! force, [`serve`] is the role.
+//! [`core`] is what both roles have (source, evidence, operators), [`head`] how a head gets into
+//! force, [`serve`] and [`gather`] are the roles.
 
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
 use tokio::net::TcpListener;
 
+use crate::cli::aggregate::AggregateArgs;
 use crate::cli::flags::ConfigError;
 use crate::cli::flags::process::{LogFormat, ProcessArgs};
 use crate::cli::serve::ServeArgs;
 
 mod core;
+mod gather;
 mod head;
 mod serve;
 
@@ -20,6 +22,11 @@ mod serve;
 /// error, 1 for everything else.
 pub fn serve(arguments: ServeArgs) -> ExitCode {
     run(arguments, |arguments| &arguments.process, ServeArgs::resolve, serve::run)
+}
+
+/// As [`serve()`], for the aggregator.
+pub fn aggregate(arguments: AggregateArgs) -> ExitCode {
+    run(arguments, |arguments| &arguments.process, AggregateArgs::resolve, gather::run)
 }
 
 fn run<Arguments, Config>(

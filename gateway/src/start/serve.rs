@@ -5,15 +5,18 @@ use std::sync::Arc;
 
 use super::core::{Base, Core, Work, evidence, raise_descriptor_limit, show_expiry, stamp};
 use super::{announce, bound};
+use crate::aggregate::Role;
 use crate::catch_up;
 use crate::config::ServeConfig;
 use crate::listen::{self, Front, Parts};
 use crate::reload;
 use crate::serve::{Links, SESSIONS_MAX, Settings};
-use crate::shutdown::{EXIT_AT_ONCE, Signals};
+use crate::shutdown::Signals;
 use crate::tls::Tls;
 use crate::tokens::Credentials;
 use crate::transport::link::Link;
+use crate::uplink::dial::{self, Uplinks};
+use crate::uplink::tls::{Certificates, Dials};
 
 /// Everything that is read before anything listens.
 struct Prepared {
@@ -21,6 +24,7 @@ struct Prepared {
     core: Core,
     credentials: Arc<Credentials>,
     tls: Option<Arc<Tls>>,
+    uplink: Option<Arc<Certificates<Dials>>>,
     stamps: Stamps,
 }
 
@@ -28,6 +32,7 @@ struct Prepared {
 struct Stamps {
     tokens: Vec<Option<reload::Stamp>>,
     tls: Vec<Option<reload::Stamp>>,
+    uplink: Vec<Option<reload::Stamp>>,
 }
 
 pub(super) fn run(mut config: ServeConfig) -> anyhow::Result<()> {
@@ -36,33 +41,40 @@ pub(super) fn run(mut config: ServeConfig) -> anyhow::Result<()> {
     let stamps = Stamps {
         tokens: config.token_file.as_deref().map(stamp).unwrap_or_default(),
         tls: config.tls.as_ref().map(|tls| reload::stamps(&tls.files())).unwrap_or_default(),
+        uplink: config
+            .uplink
+            .as_ref()
+            .map(|uplink| reload::stamps(&uplink.tls.files()))
+            .unwrap_or_default(),
     };
     let credentials = match &config.token_file {
         Some(file) => Credentials::load(file)?,
         None => Credentials::OPEN,
     };
     let tls = config.tls.clone().map(Tls::load).transpose()?.map(Arc::new);
-    if let Some(tls) = &tls {
-        show_expiry(tls, base.metrics);
-    }
+    let uplink = config.uplink.as_ref().map(|uplink| Certificates::load(uplink.tls.clone()));
+    let uplink = uplink.transpose()?.map(Arc::new);
+    show_expiry(expiries(tls.as_deref(), uplink.as_deref()), base.metrics);
     let settings = Settings {
         http_sessions_max: SESSIONS_MAX.min(config.links.max_links.get()),
         ..Settings::default()
     };
     let label = config.instance_label.as_deref();
-    let evidence = evidence(&config.core.evidence, label);
-    let store = evidence.store.is_some();
-    let (core, work) = Core::prepare(base, config.core.clone(), evidence, settings)?;
-    if !store {
+    let mut evidence = evidence(&config.core.evidence, label);
+    if let Some(uplink) = &config.uplink {
+        evidence.role = Role::Replica { uplinks: uplink.aggregators.len() };
+    } else if evidence.store.is_none() {
         tracing::info!("no --store: failures and brakes of Rollouts die with this process");
     }
+    let (core, work) = Core::prepare(base, config.core.clone(), evidence, settings)?;
     if let Some(descriptors) = descriptors
         && config.links.fit(descriptors)
     {
         let links = config.links.max_links;
         tracing::info!(descriptors, links, "the limit of open files allows fewer links than asked");
     }
-    let prepared = Prepared { credentials: Arc::new(credentials), tls, stamps, config, core };
+    let prepared =
+        Prepared { credentials: Arc::new(credentials), tls, uplink, stamps, config, core };
     let runtime = crate::runtime::build(prepared.config.core.workers, base.clock)?;
     let ended = runtime.block_on(listen_and_serve(&prepared, work));
     prepared.core.end(runtime);
@@ -102,13 +114,17 @@ async fn listen_and_serve(prepared: &Prepared, work: Work) -> anyhow::Result<()>
     let stop = async move {
         let signal = signals.next().await;
         tracing::info!(signal, "draining; a second signal exits at once");
-        tokio::spawn(async move {
-            let signal = signals.next().await;
-            tracing::warn!(signal, "exiting at once");
-            std::process::exit(EXIT_AT_ONCE);
-        });
+        signals.exit_at_next();
     };
+    let uplinks = config.uplink.clone().zip(prepared.uplink.clone());
+    let uplinks = uplinks.map(|(config, certificates)| {
+        let aggregator = Arc::clone(&core.aggregator);
+        Uplinks::start(dial::Parts { aggregator, config, certificates, metrics, clock })
+    });
     listen::run(front, listener, config.drain, stop).await;
+    if let Some(uplinks) = uplinks {
+        uplinks.drain().await;
+    }
     tracing::info!("drained");
     Ok(())
 }
@@ -137,7 +153,24 @@ fn watch_files(prepared: &Prepared) {
     }
     if let Some(tls) = prepared.tls.clone() {
         let (files, seen) = (tls.files(), prepared.stamps.tls.clone());
-        let load = move || tls.reload().inspect(|()| show_expiry(&tls, metrics));
+        let uplink = prepared.uplink.clone();
+        let load = move || {
+            let reloaded = tls.reload();
+            reloaded.inspect(|()| show_expiry(expiries(Some(&tls), uplink.as_deref()), metrics))
+        };
         tokio::spawn(reload::watch("tls", files, seen, metrics, load));
     }
+    if let Some(uplink) = prepared.uplink.clone() {
+        let (files, seen) = (uplink.files(), prepared.stamps.uplink.clone());
+        let tls = prepared.tls.clone();
+        let load = move || {
+            let reloaded = uplink.reload();
+            reloaded.inspect(|()| show_expiry(expiries(tls.as_deref(), Some(&uplink)), metrics))
+        };
+        tokio::spawn(reload::watch("uplink", files, seen, metrics, load));
+    }
+}
+
+fn expiries(tls: Option<&Tls>, uplink: Option<&Certificates<Dials>>) -> [Option<i64>; 2] {
+    [tls.and_then(Tls::not_after), uplink.and_then(Certificates::not_after)]
 }

@@ -65,9 +65,9 @@ pub enum TlsError {
         /// The file.
         file: PathBuf,
     },
-    /// The certificate authorities for clients cannot be used.
-    #[error("{} cannot judge client certificates: {why}", file.display())]
-    ClientCa {
+    /// Certificate authorities that cannot be used.
+    #[error("{} cannot judge certificates: {why}", file.display())]
+    Authority {
         /// The file.
         file: PathBuf,
         /// Why.
@@ -134,11 +134,7 @@ impl Tls {
 fn load(files: &TlsConfig) -> Result<Loaded, TlsError> {
     let chain = certificates(&files.cert)?;
     let not_after = chain.first().and_then(|leaf| expiry::not_after(leaf));
-    let key = PrivateKeyDer::from_pem_slice(&read(&files.key)?).map_err(|error| TlsError::Pem {
-        file: files.key.clone(),
-        what: "private key",
-        error,
-    })?;
+    let key = key(&files.key)?;
     let provider: Arc<CryptoProvider> = Arc::new(aws_lc_rs::default_provider());
     let unfit = |error| TlsError::Unfit { cert: files.cert.clone(), key: files.key.clone(), error };
 
@@ -148,7 +144,7 @@ fn load(files: &TlsConfig) -> Result<Loaded, TlsError> {
     let builder = match &files.client_ca {
         None => builder.with_no_client_auth(),
         Some(file) => {
-            let bad = |why: String| TlsError::ClientCa { file: file.clone(), why };
+            let bad = |why: String| TlsError::Authority { file: file.clone(), why };
             let mut roots = rustls::RootCertStore::empty();
             for certificate in certificates(file)? {
                 roots.add(certificate).map_err(|error| bad(error.to_string()))?;
@@ -171,7 +167,25 @@ fn load(files: &TlsConfig) -> Result<Loaded, TlsError> {
     Ok(Loaded { config, not_after })
 }
 
-fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+/// The private key in a PEM file.
+///
+/// # Errors
+///
+/// [`TlsError`] names the file.
+pub(crate) fn key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
+    PrivateKeyDer::from_pem_slice(&read(file)?).map_err(|error| TlsError::Pem {
+        file: file.to_owned(),
+        what: "private key",
+        error,
+    })
+}
+
+/// The certificates in a PEM file, at least one.
+///
+/// # Errors
+///
+/// [`TlsError`] names the file.
+pub(crate) fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let pem = read(file)?;
     let chain: Vec<_> = CertificateDer::pem_slice_iter(&pem)
         .collect::<Result<_, _>>()

@@ -5,7 +5,7 @@
 //! an argument, no socket. What they carry is kept by [`crate::aggregate`]; frames are those of
 //! [`proto::uplink`]. Both ends are asked for bytes by `poll_transmit` after every call, and again
 //! after [`poll_timeout`](replica::ReplicaUplink::poll_timeout), which says when `handle_timeout`
-//! has something to do.
+//! has something to do. [`dial`] and [`listen`] are their sockets, with [`tls`] for who may talk.
 
 use std::time::Duration;
 
@@ -13,7 +13,12 @@ use proto::uplink::FrameError;
 
 pub mod aggregator;
 pub mod backoff;
+pub mod dial;
+pub mod listen;
+pub mod meter;
 pub mod replica;
+pub mod room;
+pub mod tls;
 
 pub use aggregator::AggregatorUplink;
 pub use replica::ReplicaUplink;
@@ -26,6 +31,8 @@ pub const BATCH_DELAY: Duration = Duration::from_millis(50);
 pub const WINDOW: u64 = 16;
 /// Time between two words of an end that has nothing else to say.
 pub const ALIVE_EVERY: Duration = Duration::from_secs(2);
+/// Shortest wait of a shell for what [`ReplicaUplink::poll_timeout`] asks for.
+const TICK_MIN: Duration = Duration::from_millis(1);
 /// An end that was silent for so long is gone.
 pub const SILENCE_MAX: Duration = Duration::from_secs(10);
 

@@ -2,6 +2,9 @@
 
 use std::path::Path;
 
+use gateway::cli::Cli;
+use serde_json::Value;
+
 use super::support::estate::Estate;
 use super::support::gateway::{Gateway, run};
 use super::support::opamp;
@@ -82,4 +85,39 @@ fn mistakes_are_usage_errors_and_write_nothing() {
     let denied = run(&["certs", "init", "/proc/certs"]);
     assert_eq!(denied.code, Some(1));
     assert!(denied.err.contains("cannot write /proc/certs: "), "{}", denied.err);
+}
+
+#[test]
+fn its_answer_is_also_for_programs_and_its_commands_are_real() {
+    let dir = tempfile::tempdir().unwrap();
+    let odd = dir.path().join("a b'c");
+    let line = ["certs", "init", odd.to_str().unwrap(), "--replica", "edge-1", "--aggregator"];
+    let made = run(&[&line[..], &["-o", "json"]].concat());
+    assert_eq!((made.code, &*made.err), (Some(0), ""));
+    let told: Value = serde_json::from_str(&made.out).unwrap();
+    let files = told["files"].as_array().unwrap();
+    assert_eq!(files.len(), 12, "{told:#}");
+    for file in files {
+        let (path, kind) = (file["path"].as_str().unwrap(), file["kind"].as_str().unwrap());
+        let begin = if kind == "key" { "-----BEGIN PRIVATE" } else { "-----BEGIN CERTIFICATE" };
+        assert!(text(Path::new(path)).starts_with(begin), "{path}");
+    }
+    assert!(told["not_after"].as_str().unwrap().ends_with('Z'));
+    let mut roles = 0;
+    for next in told["next"].as_array().unwrap() {
+        let command = next["command"].as_str().unwrap();
+        let Some(arguments) = command.strip_prefix("gateway ") else { continue };
+        let words = std::process::Command::new("sh")
+            .args(["-c", &format!("printf '%s\\n' gateway {arguments}")])
+            .output()
+            .unwrap();
+        let words = String::from_utf8(words.stdout).unwrap();
+        let parsed = Cli::read(words.lines().map(Into::into));
+        assert!(parsed.is_ok(), "{command}: {}", parsed.unwrap_err());
+        for word in words.lines().filter(|word| word.contains("a b'c")) {
+            assert!(Path::new(word).is_file(), "{word}");
+        }
+        roles += 1;
+    }
+    assert_eq!(roles, 3, "serve, aggregate, serve with an uplink: {told:#}");
 }

@@ -112,10 +112,12 @@ fn it_does_not_listen_openly_by_accident() {
 }
 
 #[test]
-fn every_flag_of_serve_is_documented_and_has_its_variable() {
+fn every_flag_of_a_role_is_documented_and_has_its_variable() {
     let cli = Cli::command();
-    let serve = cli.find_subcommand("serve").unwrap();
-    for flag in serve.get_arguments().filter(|flag| flag.get_id() != "help") {
+    let files = ["tls-cert", "tls-key", "client-ca", "uplink-ca", "uplink-cert", "uplink-key"];
+    let roles = ["serve", "aggregate"].map(|role| cli.find_subcommand(role).unwrap());
+    let flags = roles.into_iter().flat_map(|role| role.get_arguments());
+    for flag in flags.filter(|flag| flag.get_id() != "help") {
         let long = flag.get_long().unwrap();
         let variable = format!("TIDEGATE_{}", long.to_uppercase().replace('-', "_"));
         assert_eq!(flag.get_env().unwrap().to_str(), Some(&*variable), "--{long}");
@@ -125,8 +127,8 @@ fn every_flag_of_serve_is_documented_and_has_its_variable() {
             || help.contains("[default: ")
             || ["estate", "repo", "snapshot"].contains(&long)
             || long.ends_with("-file")
-            || ["tls-cert", "tls-key", "client-ca", "admin-host", "propose-as", "catalogue"]
-                .contains(&long);
+            || ["admin-host", "propose-as", "catalogue"].contains(&long)
+            || files.contains(&long);
         assert!(help.len() > 20 && (!takes_value || tells_default), "--{long}: {help}");
     }
 }

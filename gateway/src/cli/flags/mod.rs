@@ -7,6 +7,7 @@ pub mod evidence;
 pub mod process;
 pub mod propose;
 pub mod source;
+pub mod uplink;
 
 /// Flags that were read, but cannot be served with.
 #[derive(Debug, thiserror::Error)]

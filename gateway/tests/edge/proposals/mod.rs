@@ -24,9 +24,9 @@ const TIER: &str = "teams/data-flow/tiers/kafka-bridge.yaml";
 const NEXT: &str = "rendered/data-flow/kafka-bridge@next.yaml";
 const BASE: &str = "rendered/data-flow/kafka-bridge.yaml";
 const BUNDLE: &str = "rollouts-evidence/data-flow/bridge-canary.json";
-const CATALOGUE: &str = "catalogues/catalogue-v0.158.0.json";
+pub(super) const CATALOGUE: &str = "catalogues/catalogue-v0.158.0.json";
 pub(super) const ADVANCE: &str = "tidegate/rollout/data-flow/bridge-canary/advance-3";
-const ABORT: &str = "tidegate/rollout/data-flow/bridge-canary/abort-2";
+pub(super) const ABORT: &str = "tidegate/rollout/data-flow/bridge-canary/abort-2";
 const MS: u64 = 1_790_000_000_000;
 
 /// A remote that holds the demo estate in this folder.
@@ -34,11 +34,11 @@ pub(super) fn demo_in(folder: &str) -> Remote {
     Remote::with(|root| copy(&demo(), &root.join(folder)))
 }
 
-fn demo() -> PathBuf {
+pub(super) fn demo() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/estates/demo")
 }
 
-fn copy(from: &Path, to: &Path) {
+pub(super) fn copy(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap();
     for entry in fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
@@ -137,7 +137,7 @@ fn done(worker: &mut Worker, report: RolloutReport) -> (Outcome, String) {
 }
 
 /// Branches of the remote but `main`, and their tips.
-fn branches(remote: &Remote) -> Vec<(String, String)> {
+pub(super) fn branches(remote: &Remote) -> Vec<(String, String)> {
     let format = "--format=%(refname:lstrip=2) %(objectname)";
     let listing = git(&remote.bare(), &["for-each-ref", format, "refs/heads/"]);
     let branches = listing.lines().map(|line| line.split_once(' ').unwrap());

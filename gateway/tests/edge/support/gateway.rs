@@ -44,9 +44,10 @@ pub(crate) fn run_command(mut command: Command) -> Ended {
     }
 }
 
-/// `gateway serve` on free ports of loopback; killed when dropped.
+/// `gateway serve` or `gateway aggregate` on free ports of loopback; killed when dropped.
 pub(crate) struct Gateway {
     child: Child,
+    /// Of collectors; an aggregator's, of replicas.
     pub(crate) listen: SocketAddr,
     pub(crate) admin: SocketAddr,
     pub(crate) announced: Vec<String>,
@@ -61,7 +62,7 @@ impl Gateway {
         )
     }
 
-    /// Adds `arguments` to a command line that begins with `serve`, and waits until it serves.
+    /// Adds `arguments` to a command line that begins with a role, and waits until it serves.
     pub(crate) fn start(mut command: Command, arguments: &[&str]) -> Self {
         command.args(["--admin", "127.0.0.1:0"]).args(arguments);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -83,16 +84,17 @@ impl Gateway {
                 break;
             }
         }
-        let mut address = |word: &str| {
-            let line = announced.iter().find(|line| line.starts_with(word));
+        let mut address = |words: &[&str]| {
+            let named = |line: &&String| words.iter().any(|word| line.starts_with(word));
+            let line = announced.iter().find(named);
             let url = line.and_then(|line| line.split_once("://"));
             let Some((_, rest)) = url else {
                 let _ = child.wait();
-                panic!("{word}: not announced in {announced:?}; {}", err.lock().unwrap());
+                panic!("{words:?}: not announced in {announced:?}; {}", err.lock().unwrap());
             };
-            rest.split('/').next().unwrap().parse().unwrap()
+            rest.split(['/', ',']).next().unwrap().parse().unwrap()
         };
-        let (listen, admin) = (address("listen"), address("admin"));
+        let (listen, admin) = (address(&["listen", "uplink"]), address(&["admin"]));
         Self { listen, admin, announced, err, child }
     }
 

@@ -34,7 +34,13 @@ impl Authority {
 
     /// Writes `NAME.pem` and `NAME.key` for `localhost`, and gives their paths.
     pub(crate) fn issue(&self, name: &str) -> (String, String) {
-        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        self.issue_until(name, "localhost", 2099)
+    }
+
+    /// The same for another name, valid until the first day of a year.
+    pub(crate) fn issue_until(&self, name: &str, dns: &str, year: i32) -> (String, String) {
+        let mut params = CertificateParams::new(vec![dns.to_owned()]).unwrap();
+        params.not_after = rcgen::date_time_ymd(year, 1, 1);
         params.distinguished_name.push(rcgen::DnType::CommonName, name);
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.issuer).unwrap();
