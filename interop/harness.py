@@ -67,18 +67,21 @@ class Estate:
 
 
 class Gateway:
-    """`gateway serve` on ports of its own choosing."""
+    """`gateway serve`, on ports of its own choosing unless told which."""
 
-    def __init__(self, estate: Estate, drain_delay="0s", drain="1s"):
+    def __init__(
+        self, estate: Estate, drain_delay="0s", drain="1s", listen="127.0.0.1:0", admin="127.0.0.1:0", source=None, flags=()
+    ):
         self.process = subprocess.Popen(
             [
                 BINARIES / "gateway", "serve",
-                "--estate", estate.dir,
-                "--listen", "127.0.0.1:0",
-                "--admin", "127.0.0.1:0",
+                *(source or ["--estate", estate.dir]),
+                "--listen", listen,
+                "--admin", admin,
                 "--fetch-interval", "200ms",
                 "--drain-delay", drain_delay,
                 "--drain", drain,
+                *flags,
             ],
             stdout=subprocess.PIPE,
             text=True,

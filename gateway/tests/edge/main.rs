@@ -7,6 +7,7 @@ mod certs;
 mod cli;
 mod flood;
 mod metrics;
+mod page;
 mod proposals;
 mod rollout;
 mod source_dir;

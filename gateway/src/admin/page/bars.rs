@@ -135,12 +135,13 @@ fn percent(thousandths: u64) -> String {
 /// Widths of parts that are nothing are 0, those of others at least 8; together they are [`WIDTH`].
 fn widths(parts: &[Part]) -> Vec<u64> {
     const LEAST: u64 = 8;
-    let whole: u64 = parts.iter().fold(0, |sum, part| part.count.saturating_add(sum));
+    let whole: u128 = parts.iter().map(|part| u128::from(part.count)).sum();
+    let share = |count: u64| u128::from(count) * u128::from(WIDTH) / whole.max(1);
     let mut widths: Vec<u64> = parts
         .iter()
         .map(|part| match part.count {
             0 => 0,
-            count => thousandths(count, whole).max(LEAST),
+            count => u64::try_from(share(count)).unwrap_or(WIDTH).max(LEAST),
         })
         .collect();
     let sum: u64 = widths.iter().sum();

@@ -15,7 +15,7 @@ use crate::cli::rollout::style::{clean, glyph, percent};
 /// Replicas that a card names.
 pub(super) const REPLICAS_MAX: usize = 20;
 /// Sentences about the evidence that a card shows.
-const NOTICES_MAX: usize = 10;
+const NOTICES_MAX: usize = 5;
 
 /// The element id of a Rollout's card.
 pub(super) fn card_id(rollout: &str) -> String {
@@ -51,12 +51,13 @@ pub(super) fn card(h: &mut Html, report: &RolloutReport, now_ms: u64) {
             brake(h, report, now_ms);
             proposal(h, report.proposal.as_ref());
         });
-        identity(h, report);
-        stages::bar(h, report, now_ms);
-        arms(h, report);
-        halted_share(h, report);
-        control(h, report);
         halted::clusters(h, report, now_ms);
+        h.el("div", &[("class", "body")], |h| {
+            stages::bar(h, report, now_ms);
+            arms(h, report);
+            halted_share(h, report);
+            identity(h, report);
+        });
         stages::members(h, report);
         replicas(h, report);
         notes(h, report);
@@ -220,6 +221,7 @@ fn halted_share(h: &mut Html, report: &RolloutReport) {
                 }
             });
         });
+        control(h, report);
     });
 }
 

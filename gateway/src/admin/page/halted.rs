@@ -28,7 +28,7 @@ pub(super) fn clusters(h: &mut Html, report: &RolloutReport, now_ms: u64) {
     let named = report.halted.len() as u64;
     let kinds = count(clusters.len() as u64, "kind", "kinds");
     h.el("details", &[("class", "halted"), ("open", "")], |h| {
-        h.line("summary", &[], &format!("Halted members: {} of {kinds}", number(all.max(named))));
+        h.line("summary", &[], &format!("Halted members: {}, of {kinds}", number(all.max(named))));
         h.el("ul", &[("class", "clusters")], |h| {
             for ((condition, error, version), members) in clusters.iter().take(CLUSTERS_MAX) {
                 h.el("li", &[], |h| {

@@ -25,6 +25,8 @@ mod halted;
 pub(super) mod html;
 mod picture;
 mod stages;
+#[cfg(test)]
+mod tests;
 mod tiers;
 mod view;
 mod words;
@@ -116,13 +118,13 @@ fn knows(headers: &HeaderMap, tag: &str) -> bool {
 
 /// Page and policy of a document.
 pub(super) fn sent(body: impl Into<Bytes>) -> Response {
-    const CORP: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
+    const OPENER: HeaderName = HeaderName::from_static("cross-origin-opener-policy");
     let headers = [
         (header::CONTENT_TYPE, "text/html; charset=utf-8"),
         (header::CONTENT_SECURITY_POLICY, POLICY),
         // Forms say where they come from, which `no-referrer` would forbid.
         (header::REFERRER_POLICY, "same-origin"),
-        (CORP, "same-origin"),
+        (OPENER, "same-origin"),
     ];
     (headers, body.into()).into_response()
 }

@@ -1,5 +1,7 @@
 //! The stages of a Rollout: how far it is, and its members by stage.
 
+use std::cmp::Ordering;
+
 use render::rollout::report::RolloutReport;
 use render::rollout::verdict::Counts;
 
@@ -35,25 +37,21 @@ pub(super) fn bar(h: &mut Html, report: &RolloutReport, now_ms: u64) {
             let lines = report.cohorts.iter().enumerate().take(to).skip(from);
             for (at, line) in lines {
                 let (class, state) = match at.cmp(&active) {
-                    std::cmp::Ordering::Less => ("done", "done"),
-                    std::cmp::Ordering::Equal => ("active", "active"),
-                    std::cmp::Ordering::Greater => ("ahead", "to come"),
+                    Ordering::Less => ("done", "done"),
+                    Ordering::Equal => ("active", "active"),
+                    Ordering::Greater => ("ahead", "to come"),
                 };
                 let mut attributes = vec![("class", class)];
                 if at == active {
                     attributes.push(("aria-current", "step"));
                 }
                 h.el("li", &attributes, |h| {
-                    match at.cmp(&active) {
-                        std::cmp::Ordering::Less => bars::progress(h, "soaked", 1, 1),
-                        std::cmp::Ordering::Equal if terms.soak_ms == 0 => {
-                            bars::progress(h, "soaked", 1, 1)
-                        }
-                        std::cmp::Ordering::Equal => {
-                            bars::progress(h, "soaked", soaked, terms.soak_ms)
-                        }
-                        std::cmp::Ordering::Greater => bars::progress(h, "soaked", 0, 1),
-                    }
+                    let (part, whole) = match at.cmp(&active) {
+                        Ordering::Equal if terms.soak_ms > 0 => (soaked, terms.soak_ms),
+                        Ordering::Less | Ordering::Equal => (1, 1),
+                        Ordering::Greater => (0, 1),
+                    };
+                    bars::progress(h, "soaked", part, whole);
                     h.line(
                         "span",
                         &[("class", "cohort")],

@@ -20,7 +20,7 @@ use crate::cli::rollout::style::{clean, glyph};
 use crate::drain::Phase;
 
 /// Rollouts that the page shows as cards.
-pub const CARDS_MAX: usize = 40;
+pub const CARDS_MAX: usize = 30;
 /// Replicas that the page names.
 pub const REPLICAS_MAX: usize = 50;
 /// Lines of a refused head's problems that the page shows, and characters of each.

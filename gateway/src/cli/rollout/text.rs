@@ -259,4 +259,4 @@ fn indented(text: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

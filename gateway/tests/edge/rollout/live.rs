@@ -168,6 +168,19 @@ fn a_stream_tells_the_report_its_changes_and_the_end() {
 }
 
 #[test]
+fn a_brief_stream_says_which_rollout_changed_and_nothing_else() {
+    let gateway = Gateway::serve(&["--estate", DEMO]);
+    let kind = judged(&gateway)["verdict"]["kind"].clone();
+    for path in ["/api/v1/events".to_owned(), format!("/api/v1/rollouts/{ROLLOUT}/events")] {
+        let (_, mut lines) = stream(&gateway, &format!("{path}?brief=true"));
+        let (name, data) = event(&mut lines).unwrap();
+        let brief = serde_json::json!({ "rollout": ROLLOUT, "verdict": kind });
+        assert_eq!((name.as_str(), data), ("report", brief));
+        assert_eq!(gateway.get(&format!("{path}?short=true")).status, 400);
+    }
+}
+
+#[test]
 fn streams_are_counted_and_given_back() {
     let gateway = Gateway::serve(&["--estate", DEMO]);
     judged(&gateway);

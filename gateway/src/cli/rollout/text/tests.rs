@@ -9,13 +9,13 @@ use render::rollout::verdict::{Control, Counts, Tally, Terms, Times, Told, judge
 use super::*;
 
 /// 2026-10-01T12:00:00Z.
-const NOON: u64 = 1_790_856_000_000;
+pub(crate) const NOON: u64 = 1_790_856_000_000;
 const HOUR: u64 = 3_600_000;
 const MINUTE: u64 = 60_000;
 
 /// The demo estate's Rollout at stage 2 of 3, soaked for 3 of 24 hours; `change` it, and it is
 /// judged as a gateway does.
-fn report(change: impl FnOnce(&mut RolloutReport)) -> RolloutReport {
+pub(crate) fn report(change: impl FnOnce(&mut RolloutReport)) -> RolloutReport {
     let line =
         |cohort: &str, hours: u64| CohortLine { cohort: cohort.to_owned(), soak_ms: hours * HOUR };
     let terms = Terms {
@@ -80,7 +80,8 @@ fn report(change: impl FnOnce(&mut RolloutReport)) -> RolloutReport {
     report
 }
 
-fn member(condition: &str, error: &str, label: &str, minutes: u64) -> HaltedMember {
+/// One that halted so many minutes before noon.
+pub(crate) fn member(condition: &str, error: &str, label: &str, minutes: u64) -> HaltedMember {
     HaltedMember {
         condition: condition.to_owned(),
         error: error.to_owned(),
