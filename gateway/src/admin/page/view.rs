@@ -159,7 +159,7 @@ fn top(h: &mut Html, picture: &Picture<'_>, headline: &Headline) -> Range<usize>
                     time(h, picture.unix_ms, &format!("as of {clock} UTC"));
                 });
             });
-            h.el("noscript", &[], |h| h.text("Reload to see what changed."));
+            h.line("span", &[("class", "still")], "Reload to see what changed.");
             if picture.signed_in {
                 h.el("form", &[("method", "post"), ("action", "/logout")], |h| {
                     h.line("button", &[("type", "submit")], "Sign out");
