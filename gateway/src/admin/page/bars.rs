@@ -124,7 +124,19 @@ fn block(h: &mut Html, class: &'static str, x: u64, width: u64) {
 }
 
 fn line(h: &mut Html, class: &'static str, x: u64) {
-    h.void("rect", &[("x", &percent(x)), ("width", "3"), ("height", "100%"), ("class", class)]);
+    // What it lies on may be as dark as the line.
+    for (class, width) in [("halo", "7"), (class, "3")] {
+        let inset = if width == "3" { "translate(2)" } else { "translate(0)" };
+        let x = percent(x);
+        let attributes: &[_] = &[
+            ("x", &*x),
+            ("width", width),
+            ("height", "100%"),
+            ("transform", inset),
+            ("class", class),
+        ];
+        h.void("rect", attributes);
+    }
 }
 
 /// Thousandths as a CSS percentage.
@@ -184,10 +196,8 @@ mod tests {
             html.contains("<rect x=\"0.0%\" width=\"50.0%\" height=\"100%\" class=\"failed\"/>"),
             "{html}"
         );
-        assert!(
-            html.contains("<rect x=\"75.0%\" width=\"3\" height=\"100%\" class=\"abort-line\"/>"),
-            "{html}"
-        );
+        let line = "<rect x=\"75.0%\" width=\"3\" height=\"100%\" transform=\"translate(2)\" class=\"abort-line\"/>";
+        assert!(html.contains(line), "{html}");
         let mut html = Html::default();
         halted(&mut html, u64::MAX, u64::MAX, 0);
         assert!(!html.finish().contains("abort-line"));

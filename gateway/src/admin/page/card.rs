@@ -10,6 +10,7 @@ use super::halted;
 use super::html::{Html, link_target};
 use super::stages;
 use super::words::{ago, count, duration, number, short, since, time};
+use crate::aggregate::Role;
 use crate::cli::rollout::style::{clean, glyph, percent};
 
 /// Replicas that a card names.
@@ -56,8 +57,8 @@ pub(super) fn card(h: &mut Html, report: &RolloutReport, now_ms: u64) {
             stages::bar(h, report, now_ms);
             arms(h, report);
             halted_share(h, report);
-            identity(h, report);
         });
+        identity(h, report);
         stages::members(h, report);
         replicas(h, report);
         notes(h, report);
@@ -68,8 +69,8 @@ pub(super) fn card(h: &mut Html, report: &RolloutReport, now_ms: u64) {
     });
 }
 
-/// A Rollout of the head without a verdict yet.
-pub(super) fn unjudged(h: &mut Html, rollout: &str) {
+/// A Rollout of the head without a verdict of this process.
+pub(super) fn unjudged(h: &mut Html, rollout: &str, role: Role) {
     let (id, name) = (card_id(rollout), clean(rollout));
     let title = format!("{id}:title");
     let attributes: &[_] =
@@ -82,7 +83,15 @@ pub(super) fn unjudged(h: &mut Html, rollout: &str) {
             });
             h.line("span", &[("class", "name")], &name);
         });
-        h.line("p", &[("class", "why")], "Not judged yet: the first verdict comes within seconds.");
+        let why = match role {
+            Role::Replica { .. } => {
+                "Not judged here: this replica reports to aggregators, which judge."
+            }
+            Role::Alone | Role::Aggregator => {
+                "Not judged yet: the first verdict comes within seconds."
+            }
+        };
+        h.line("p", &[("class", "why")], why);
     });
 }
 

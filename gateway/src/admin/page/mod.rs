@@ -189,6 +189,7 @@ fn draw(admin: &Admin) -> view::Page {
         counts: &counts,
         replica: ReplicaFacts {
             name: &settings.replica,
+            role: settings.role,
             phase: admin.drain.phase(),
             agents: admin.server.agents() as u64,
             polling: admin.server.polling() as u64,

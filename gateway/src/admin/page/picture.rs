@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use render::rollout::report::RolloutReport;
 
+use crate::aggregate::Role;
 use crate::drain::Phase;
 use crate::serve::TierCount;
 use crate::source::status::Report;
@@ -60,6 +61,8 @@ pub(super) struct TierFacts<'a> {
 pub(super) struct ReplicaFacts<'a> {
     /// What it calls itself.
     pub(super) name: &'a str,
+    /// What it is to the evidence.
+    pub(super) role: Role,
     pub(super) phase: Phase,
     /// Collectors with a session here, both transports.
     pub(super) agents: u64,

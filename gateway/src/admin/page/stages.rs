@@ -63,7 +63,10 @@ pub(super) fn bar(h: &mut Html, report: &RolloutReport, now_ms: u64) {
         });
         let hidden = report.cohorts.len() - (to - from);
         h.el("p", &[("class", "soak")], |h| {
-            h.text(&format!("Soaked {} of {}; ", duration(soaked), duration(terms.soak_ms)));
+            h.text(&match soaked < terms.soak_ms {
+                true => format!("Soaked {} of {}; ", duration(soaked), duration(terms.soak_ms)),
+                false => format!("The soak of {} is over; ", duration(terms.soak_ms)),
+            });
             if let Some(due_ms) = verdict.due_ms {
                 h.text("due in ");
                 time(h, due_ms, &duration(due_ms.saturating_sub(now_ms)));

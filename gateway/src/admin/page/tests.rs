@@ -13,6 +13,7 @@ use render::rollout::verdict::{Counts, Kind};
 
 use super::picture::{HeadFacts, LinkFacts, Picture, ReplicaFacts, TierFacts};
 use super::view::{self, page};
+use crate::aggregate::Role;
 use crate::cli::rollout::style::glyph;
 use crate::cli::rollout::text::tests::{NOON, member, report};
 use crate::drain::Phase;
@@ -29,6 +30,7 @@ struct Scene {
     source: Report,
     notices: Vec<String>,
     phase: Phase,
+    role: Role,
     unix_ms: u64,
     signed_in: bool,
 }
@@ -53,6 +55,7 @@ impl Scene {
             },
             notices: Vec::new(),
             phase: Phase::Serving,
+            role: Role::Alone,
             unix_ms: NOON,
             signed_in: false,
         }
@@ -79,6 +82,7 @@ impl Scene {
             counts: &self.counts,
             replica: ReplicaFacts {
                 name: "gw-a",
+                role: self.role,
                 phase: self.phase,
                 agents: 400,
                 polling: 3,
@@ -163,7 +167,9 @@ fn the_worst_is_the_headline_and_the_first_card() {
         change(&mut scene);
         scene.page().only("h1").text()
     };
-    assert_eq!(headline(|_| {}), "✔The Rollout goes well");
+    assert_eq!(headline(|_| {}), "✔No Rollout calls for attention");
+    let on = Scene::new([judged(Kind::Advance), judged(Kind::Hold)]).page();
+    assert_eq!(on.only("h1").text(), "✔1 Rollout may go on");
     assert_eq!(headline(|scene| scene.phase = Phase::Draining), "!This replica is leaving");
     assert_eq!(
         headline(|scene| scene.notices.push("Lost.".to_owned())),
@@ -403,6 +409,26 @@ fn a_replica_that_is_silent_or_behind_is_told_first() {
             ]
         );
     }
+}
+
+#[test]
+fn who_judges_and_who_serves_is_told_by_the_role() {
+    let mut scene = Scene::new([]);
+    scene.rollouts = vec!["team/new".to_owned()];
+    let text = |scene: &Scene| scene.page().only("main").spaced();
+    assert!(text(&scene).contains("the first verdict comes within seconds"));
+    scene.role = Role::Replica { uplinks: 2 };
+    let replica = text(&scene);
+    for part in
+        ["this replica reports to aggregators", "Reports to 2 aggregators", "at its aggregators"]
+    {
+        assert!(replica.contains(part), "{part:?} is not in {replica}");
+    }
+    scene.role = Role::Aggregator;
+    let aggregator = text(&scene);
+    assert!(aggregator.contains("This aggregator"), "{aggregator}");
+    assert!(aggregator.contains("Collectors connect to replicas"), "{aggregator}");
+    assert!(!aggregator.contains("No collector is connected here"), "{aggregator}");
 }
 
 #[test]

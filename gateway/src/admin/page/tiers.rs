@@ -9,6 +9,7 @@ use super::html::Html;
 use super::picture::{Picture, TierFacts};
 use super::stages::scrolled;
 use super::words::{count, number};
+use crate::aggregate::Role;
 use crate::cli::rollout::style::clean;
 use crate::serve::{ARMS, DELIVERIES, TierCount, delivery_label};
 
@@ -38,8 +39,11 @@ pub(super) fn section(h: &mut Html, picture: &Picture<'_>) {
         h.el("h2", &[("id", "tiers")], |h| {
             h.text("Tiers ");
             let tiers = count(picture.tiers.len() as u64, "Tier", "Tiers");
-            let collectors = count(collectors, "collector", "collectors");
-            h.line("span", &[("class", "sum")], &format!("{tiers}, {collectors} here"));
+            let collectors = match picture.replica.role {
+                Role::Aggregator => String::new(),
+                _ => format!(", {} here", count(collectors, "collector", "collectors")),
+            };
+            h.line("span", &[("class", "sum")], &format!("{tiers}{collectors}"));
         });
         if picture.tiers.is_empty() {
             h.el("p", &[("class", "empty")], |h| {
@@ -47,6 +51,15 @@ pub(super) fn section(h: &mut Html, picture: &Picture<'_>) {
                 h.line("code", &[], "teams/TEAM/tiers/NAME.yaml");
                 h.text(" to the estate and render it (docs/estate.md).");
             });
+        }
+        if picture.replica.role == Role::Aggregator {
+            h.line(
+                "p",
+                &[("class", "empty")],
+                "Collectors connect to replicas, whose pages count them. An aggregator judges what \
+                 replicas report of them.",
+            );
+            return;
         }
         if collectors == 0 {
             h.el("p", &[("class", "empty")], |h| {

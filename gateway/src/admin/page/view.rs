@@ -16,6 +16,7 @@ use super::html::Html;
 use super::picture::{LinkFacts, Picture};
 use super::tiers;
 use super::words::{ago, count, number, short, since, time};
+use crate::aggregate::Role;
 use crate::cli::rollout::style::{clean, glyph};
 use crate::drain::Phase;
 
@@ -132,9 +133,11 @@ impl Headline {
         } else if all == 0 {
             (Alarm::Well, glyph(Kind::Hold), "No Rollout is under way".to_owned())
         } else {
-            let words = match all {
-                1 => "The Rollout goes well".to_owned(),
-                _ => format!("All {} Rollouts go well", number(all)),
+            // Somebody may merge, but need not hurry.
+            let on = of(Kind::Advance).unwrap_or(0) + of(Kind::Complete).unwrap_or(0);
+            let words = match on {
+                0 => "No Rollout calls for attention".to_owned(),
+                _ => count(on, "Rollout may go on", "Rollouts may go on"),
             };
             (Alarm::Well, glyph(Kind::Complete), words)
         };
@@ -273,7 +276,7 @@ fn rollouts(h: &mut Html, picture: &Picture<'_>) {
             for entry in entries.iter().take(CARDS_MAX) {
                 match entry.report {
                     Some(report) => card::card(h, report, picture.now_ms),
-                    None => card::unjudged(h, entry.id),
+                    None => card::unjudged(h, entry.id, picture.replica.role),
                 }
             }
         });
@@ -348,11 +351,22 @@ fn cut(line: &str) -> String {
 fn replica(h: &mut Html, picture: &Picture<'_>) {
     let replica = &picture.replica;
     h.el("section", &[("aria-labelledby", "replica"), ("class", "panel")], |h| {
-        h.line("h2", &[("id", "replica")], "This replica");
+        let name = match replica.role {
+            Role::Aggregator => "This aggregator",
+            Role::Alone | Role::Replica { .. } => "This replica",
+        };
+        h.line("h2", &[("id", "replica")], name);
         h.el("dl", &[("class", "facts")], |h| {
             fact(h, "Name", |h| h.text(&clean(replica.name)));
             fact(h, "State", |h| h.text(phase_words(replica.phase)));
+            if let Role::Replica { uplinks } = replica.role {
+                let aggregators = count(uplinks as u64, "aggregator", "aggregators");
+                fact(h, "Reports to", |h| h.text(&aggregators));
+            }
             fact(h, "Collectors", |h| {
+                if replica.role == Role::Aggregator {
+                    return h.text("connect to replicas");
+                }
                 let polling = match replica.polling {
                     0 => String::new(),
                     n => format!(", {} of them polling over HTTP", number(n)),
@@ -368,9 +382,10 @@ fn replica(h: &mut Html, picture: &Picture<'_>) {
                     n => h.text(&format!("{} sent away since this process started", number(n))),
                 });
             }
-            fact(h, "Store", |h| match replica.store {
-                Some(file) => h.line("code", &[], &clean(&file.display().to_string())),
-                None => h.text("none: halts and brakes die with this process (--store)"),
+            fact(h, "Store", |h| match (replica.store, replica.role) {
+                (Some(file), _) => h.line("code", &[], &clean(&file.display().to_string())),
+                (None, Role::Replica { .. }) => h.text("at its aggregators"),
+                (None, _) => h.text("none: halts and brakes die with this process (--store)"),
             });
         });
     });
