@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use loadgen::doctor;
 use loadgen::flood;
 use loadgen::progress::{Bar, REDRAW};
 use loadgen::rehearse::{self, GivenGateway, Options};
@@ -200,6 +201,18 @@ enum Command {
     /// A gateway is started for it. Exit: 0 when the crowd harms nobody; 1 when it does; 2 when
     /// nothing could be measured.
     Flood(Flood),
+    /// Say whether this machine can carry a run, and what to set where it cannot.
+    ///
+    /// Looks at limits and changes none. Exit: 0 when it fits, 1 when it does not.
+    Doctor {
+        /// How many collectors, with gateways for them on the same machine
+        #[arg(long, value_name = "N", default_value_t = 500_000)]
+        collectors: u32,
+
+        /// Form of what is told
+        #[arg(short, long, value_enum, default_value_t = Form::Text)]
+        output: Form,
+    },
     /// A worker of a run over many processes.
     #[command(hide = true)]
     Worker {
@@ -394,6 +407,14 @@ impl Arguments {
         match self.command.take() {
             Some(Command::Rehearse(rehearse)) => return rehearse.run().map(code),
             Some(Command::Flood(flood)) => return flood.run().map(code),
+            Some(Command::Doctor { collectors, output }) => {
+                let diagnosis = doctor::examine(&doctor::Host::read(), collectors);
+                match output {
+                    Form::Text => print!("{diagnosis}"),
+                    Form::Json => println!("{}", serde_json::to_string_pretty(&diagnosis)?),
+                }
+                return Ok(code(diagnosis.fits));
+            }
             Some(Command::Worker { parent }) => return Ok(scale::worker::main(parent)),
             Some(Command::Leash { parent, program }) => {
                 return Ok(scale::leash::main(parent, &program));

@@ -19,6 +19,7 @@ pub mod agent;
 pub mod clock;
 pub mod collector;
 pub mod config;
+pub mod doctor;
 pub mod duration;
 pub mod endpoint;
 pub mod faults;

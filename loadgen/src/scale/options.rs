@@ -10,7 +10,7 @@ pub const COLLECTORS_MAX: u32 = 2_000_000;
 /// Descriptors that a worker or a gateway needs beside its links.
 const SPARE: u64 = 100;
 /// Links of a process, whatever the limit: past that one thread is the bottleneck.
-const LINKS_MAX: u64 = 60_000;
+pub const LINKS_MAX: u64 = 60_000;
 /// Processes of each kind that a run may have.
 pub const PROCESSES_MAX: u32 = 1_000;
 /// Source addresses of each worker: with so many, a port is found at the first look.
