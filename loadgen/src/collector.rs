@@ -257,7 +257,7 @@ impl Collector {
 
     fn share(&mut self, noted: &Noted) {
         if let Some((_, artefact)) = &noted.right {
-            self.agent.share(&artefact.hash, &artefact.bytes);
+            self.agent.share(&artefact.content);
         }
     }
 

@@ -119,19 +119,25 @@ pub struct Profile {
 
 /// A profile at work: which of its faults are used up.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Faults {
+pub(crate) struct Faults(Option<Box<Odd>>);
+
+#[derive(Clone, Debug)]
+struct Odd {
     profile: Arc<Profile>,
     used: Vec<u32>,
 }
 
+/// Of those who have none: they behave well.
+static PLAIN: Profile = Profile { faults: Vec::new(), flap: None, failed_before: None, runs: None };
+
 impl Faults {
     pub(crate) fn new(profile: Arc<Profile>) -> Self {
         let used = vec![0; profile.faults.len()];
-        Self { profile, used }
+        Self(Some(Box::new(Odd { profile, used })))
     }
 
     pub(crate) fn profile(&self) -> &Profile {
-        &self.profile
+        self.0.as_ref().map_or(&PLAIN, |odd| &odd.profile)
     }
 
     /// Decides for one offer of an arm.
@@ -142,7 +148,8 @@ impl Faults {
         rng: &mut fastrand::Rng,
     ) -> Reaction {
         let after = within(apply_delay, rng);
-        let fits = self.profile.faults.iter().zip(&mut self.used).find(|(fault, used)| {
+        let Some(odd) = &mut self.0 else { return Reaction::Apply { after } };
+        let fits = odd.profile.faults.iter().zip(&mut odd.used).find(|(fault, used)| {
             fault.arm.is_none_or(|wanted| wanted == arm) && **used < fault.times
         });
         let Some((fault, used)) = fits else { return Reaction::Apply { after } };

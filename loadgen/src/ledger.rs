@@ -12,13 +12,13 @@
 mod entries;
 mod offer;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use proto::capabilities::{SERVER_CAPABILITIES, SERVER_REPORT_FULL_STATE};
 use proto::ids::InstanceUid;
 use proto::opamp as wire;
+use smallvec::SmallVec;
 
 use crate::agent::Sent;
 use crate::clock::Micros;
@@ -67,23 +67,42 @@ pub struct Ledger {
     index: u32,
     accepts: bool,
     held: Option<Held>,
-    deliveries: Vec<Delivery>,
-    waiting: Vec<Waiting>,
-    owed: VecDeque<Micros>,
+    deliveries: SmallVec<[Delivery; 1]>,
+    owed: SmallVec<[Micros; 2]>,
     answered_on_link: bool,
-    maybe_pushes: Vec<Micros>,
     sent_at: Micros,
     goodbye: Goodbye,
     full_state_due: bool,
+    candidate_offers: u32,
+    sums: Sums,
+    /// What most collectors never have.
+    rare: Option<Box<Rare>>,
+}
+
+/// What is there only once something has gone another way than usual.
+#[derive(Clone, Debug, Default)]
+struct Rare {
+    waiting: Vec<Waiting>,
+    maybe_pushes: Vec<Micros>,
     /// Contents of which FAILED was told, and not yet acknowledged.
     failing: Vec<u64>,
     /// Contents of which FAILED was told and acknowledged.
     failed: Vec<u64>,
-    candidate_offers: u32,
-    sums: Sums,
     beyond_by_epoch: Vec<(Epoch, u64)>,
     wrongs: Vec<(Wrong, u32)>,
     findings: Vec<Finding>,
+}
+
+impl Rare {
+    fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+            && self.maybe_pushes.is_empty()
+            && self.failing.is_empty()
+            && self.failed.is_empty()
+            && self.beyond_by_epoch.is_empty()
+            && self.wrongs.is_empty()
+            && self.findings.is_empty()
+    }
 }
 
 /// What is left of a ledger at the end.
@@ -116,22 +135,20 @@ impl Ledger {
             index,
             accepts,
             held: None,
-            deliveries: Vec::new(),
-            waiting: Vec::new(),
-            owed: VecDeque::new(),
+            deliveries: SmallVec::new(),
+            owed: SmallVec::new(),
             answered_on_link: false,
-            maybe_pushes: Vec::new(),
             sent_at: 0,
             goodbye: Goodbye::Unsaid,
             full_state_due: false,
-            failing: Vec::new(),
-            failed: Vec::new(),
             candidate_offers: 0,
             sums: Sums::default(),
-            beyond_by_epoch: Vec::new(),
-            wrongs: Vec::new(),
-            findings: Vec::new(),
+            rare: None,
         }
+    }
+
+    fn rare(&mut self) -> &mut Rare {
+        self.rare.get_or_insert_default()
     }
 
     /// A message went out; a reply is owed. Whoever says goodbye has waited for all others: what
@@ -149,13 +166,14 @@ impl Ledger {
                 return;
             }
         }
-        self.owed.push_back(now);
+        self.owed.push(now);
     }
 
     /// The message that went out says that this content FAILED.
     pub fn handle_failed(&mut self, content: u64) {
-        if !self.failing.contains(&content) && !self.failed.contains(&content) {
-            self.failing.push(content);
+        let rare = self.rare();
+        if !rare.failing.contains(&content) && !rare.failed.contains(&content) {
+            rare.failing.push(content);
         }
     }
 
@@ -164,22 +182,27 @@ impl Ledger {
     pub fn handle_restarted(&mut self) {
         self.handle_connected();
         self.held = None;
-        self.waiting.clear();
+        if let Some(rare) = &mut self.rare {
+            rare.waiting.clear();
+        }
         self.full_state_due = false;
     }
 
     /// Contents that FAILED, as far as the server has acknowledged it.
     pub fn failed(&self) -> usize {
-        self.failed.len()
+        self.rare.as_ref().map_or(0, |rare| rare.failed.len())
     }
 
     /// A new link: what the last one owed is forgiven, and a FAILED that it did not acknowledge is
     /// none.
     pub fn handle_connected(&mut self) {
         self.owed.clear();
-        self.failing.clear();
         self.answered_on_link = false;
-        self.maybe_pushes.clear();
+        if let Some(rare) = &mut self.rare {
+            rare.failing.clear();
+            rare.maybe_pushes.clear();
+        }
+        self.rare.take_if(|rare| rare.is_empty());
     }
 
     /// A message came that is not even protobuf.
@@ -256,7 +279,7 @@ impl Ledger {
     /// An HTTP status that no good message of ours should get.
     pub fn handle_http_status(&mut self, now: Micros, status: u16, text: &str) -> Noted {
         let mut noted = Noted::default();
-        self.owed.pop_front();
+        self.take_owed();
         self.wrong(&mut noted, Wrong::HttpStatus, now, || {
             format!("HTTP status {status}: {}", text.chars().take(200).collect::<String>())
         });
@@ -272,12 +295,13 @@ impl Ledger {
 
     /// When offers that wait have waited for long enough.
     pub fn waits_until(&self, heads: &Heads) -> Option<Micros> {
-        self.waiting.first().map(|waiting| waiting.at.saturating_add(heads.window()))
+        let waiting = self.rare.as_ref()?.waiting.first();
+        waiting.map(|waiting| waiting.at.saturating_add(heads.window()))
     }
 
     /// When the newest message that is unanswered was sent, if one is.
     pub fn owed_since(&self) -> Option<Micros> {
-        self.owed.back().copied()
+        self.owed.last().copied()
     }
 
     /// The content of the last right offer.
@@ -292,44 +316,53 @@ impl Ledger {
         if connected {
             self.give_up_owed(now);
         }
+        let rare = self.rare.take().map_or_else(Rare::default, |rare| *rare);
         Closed {
             index: self.index,
             accepts: self.accepts,
             sums: self.sums,
-            deliveries: self.deliveries,
+            deliveries: self.deliveries.into_vec(),
             held: self.held.map(|held| held.artefact.short),
             candidate_offers: self.candidate_offers,
-            beyond_by_epoch: self.beyond_by_epoch,
-            wrongs: self.wrongs,
-            findings: self.findings,
+            beyond_by_epoch: rare.beyond_by_epoch,
+            wrongs: rare.wrongs,
+            findings: rare.findings,
         }
     }
 
     /// Takes one owed reply off; false when none is owed and this cannot be a push.
     fn settle_reply(&mut self, now: Micros, is_offer: bool, noted: &mut Noted) -> bool {
-        if let Some(sent_at) = self.owed.pop_front() {
+        if let Some(sent_at) = self.take_owed() {
             noted.reply_after = Some(now.saturating_sub(sent_at));
             if is_offer && self.answered_on_link {
-                self.maybe_pushes.push(now);
+                self.rare().maybe_pushes.push(now);
             }
             self.answered_on_link = true;
-            if self.owed.is_empty() {
-                self.failed.append(&mut self.failing);
+            let all_answered = self.owed.is_empty();
+            if let Some(rare) = self.rare.as_mut().filter(|_| all_answered) {
+                rare.failed.append(&mut rare.failing);
             }
             return true;
         }
         if is_offer {
             return true;
         }
-        self.maybe_pushes.retain(|at| now.saturating_sub(*at) < OVERTAKEN_MAX);
-        if self.maybe_pushes.pop().is_some() {
-            return true;
+        if let Some(rare) = &mut self.rare {
+            rare.maybe_pushes.retain(|at| now.saturating_sub(*at) < OVERTAKEN_MAX);
+            if rare.maybe_pushes.pop().is_some() {
+                return true;
+            }
         }
         let due = self.goodbye == Goodbye::Said;
         if due {
             self.goodbye = Goodbye::Answered;
         }
         due
+    }
+
+    /// The oldest message that is owed a reply, no longer owed one.
+    fn take_owed(&mut self) -> Option<Micros> {
+        (!self.owed.is_empty()).then(|| self.owed.remove(0))
     }
 
     fn give_up_owed(&mut self, now: Micros) {
@@ -426,7 +459,8 @@ impl Ledger {
     }
 
     fn judge_waiting(&mut self, now: Micros, heads: &Heads, noted: &mut Noted) {
-        for waiting in std::mem::take(&mut self.waiting) {
+        let Some(rare) = &mut self.rare else { return };
+        for waiting in std::mem::take(&mut rare.waiting) {
             let (before, bytes) = (noted.wrong, waiting.body.len());
             self.judge(now, waiting, heads, noted);
             if noted.wrong > before {
@@ -448,8 +482,9 @@ impl Ledger {
         };
         let Some((epoch, head)) = explained else {
             let deadline = offer.at.saturating_add(heads.window());
-            if now < deadline && self.waiting.len() < WAITING_MAX {
-                self.waiting.push(offer);
+            let waiting = self.rare.as_ref().map_or(0, |rare| rare.waiting.len());
+            if now < deadline && waiting < WAITING_MAX {
+                self.rare().waiting.push(offer);
                 return;
             }
             self.wrong(noted, Wrong::Offer, offer.at, || {
@@ -491,8 +526,10 @@ impl Ledger {
     /// Whether a member of a Cohort may be told the base: the candidate FAILED on it, or is braked.
     fn may_be_kept(&self, head: &Head, heads: &Heads) -> bool {
         let Some(candidate) = head.candidate(self.index) else { return false };
-        let failed = self.failed.contains(&candidate.short);
-        failed || self.failing.contains(&candidate.short) || heads.was_braked(candidate.short)
+        let told = self.rare.as_ref().is_some_and(|rare| {
+            rare.failed.contains(&candidate.short) || rare.failing.contains(&candidate.short)
+        });
+        told || heads.was_braked(candidate.short)
     }
 
     /// A candidate must not come again after FAILED, nor to anybody once it is braked.
@@ -509,7 +546,7 @@ impl Ledger {
         {
             return;
         }
-        if self.failed.contains(&artefact.short) {
+        if self.rare.as_ref().is_some_and(|rare| rare.failed.contains(&artefact.short)) {
             let path = artefact.path.clone();
             self.wrong(noted, Wrong::OfferedAgain, offer.at, || {
                 format!("{path} again, which FAILED on this collector")
@@ -531,9 +568,10 @@ impl Ledger {
     fn beyond(&mut self, bytes: usize, heads: &Heads) {
         let (epoch, bytes) = (heads.latest_epoch(), bytes as u64);
         self.sums.bytes_beyond_acks += bytes;
-        match self.beyond_by_epoch.last_mut() {
+        let by_epoch = &mut self.rare().beyond_by_epoch;
+        match by_epoch.last_mut() {
             Some((last, sum)) if *last == epoch => *sum += bytes,
-            Some(_) | None => self.beyond_by_epoch.push((epoch, bytes)),
+            Some(_) | None => by_epoch.push((epoch, bytes)),
         }
     }
 
@@ -545,12 +583,13 @@ impl Ledger {
         text: impl FnOnce() -> String,
     ) {
         noted.wrong += 1;
-        match self.wrongs.iter_mut().find(|(kind, _)| *kind == wrong) {
+        let rare = self.rare();
+        match rare.wrongs.iter_mut().find(|(kind, _)| *kind == wrong) {
             Some((_, count)) => *count += 1,
-            None => self.wrongs.push((wrong, 1)),
+            None => rare.wrongs.push((wrong, 1)),
         }
-        if self.findings.len() < FINDINGS_MAX {
-            self.findings.push(Finding { wrong, at, text: text() });
+        if rare.findings.len() < FINDINGS_MAX {
+            rare.findings.push(Finding { wrong, at, text: text() });
         }
     }
 }

@@ -54,13 +54,13 @@ fn describe(attributes: &Attributes) -> wire::AgentDescription {
 /// A Supervisor sends one file under the empty name, without a content type (serving.md 3.3).
 fn effective_config(agent: &Agent, habits: &Habits) -> wire::EffectiveConfig {
     let body = match (&agent.foreign, &agent.running) {
-        (Some(body), _) => body.clone(),
-        (None, Running::Applied(applied)) => applied.body.clone(),
-        (None, Running::Applying { before, .. } | Running::Failed { before, .. }) => {
-            before.as_ref().map_or_else(|| habits.first_config.clone(), |held| held.body.clone())
-        }
-        (None, Running::First) => habits.first_config.clone(),
+        (Some(body), _) => Some(&**body),
+        (None, Running::Applied(applied)) => Some(&applied.body),
+        (None, Running::Applying(applying)) => applying.before.as_ref().map(|held| &held.body),
+        (None, Running::Failed(failed)) => failed.before.as_ref().map(|held| &held.body),
+        (None, Running::First) => None,
     };
+    let body = body.unwrap_or(&habits.first_config).clone();
     let file = wire::AgentConfigFile { body, ..wire::AgentConfigFile::default() };
     wire::EffectiveConfig {
         config_map: Some(wire::AgentConfigMap {
@@ -76,9 +76,9 @@ fn status(agent: &Agent) -> wire::RemoteConfigStatus {
             Some(text) => (Bytes::from_static(ANOTHER_HASH), Failed, &**text),
             None => (Bytes::new(), Unset, ""),
         },
-        Running::Applying { hash, .. } => (hash.clone(), Applying, ""),
+        Running::Applying(applying) => (applying.content.hash.clone(), Applying, ""),
         Running::Applied(applied) => (applied.hash.clone(), Applied, ""),
-        Running::Failed { hash, text, .. } => (hash.clone(), Failed, &**text),
+        Running::Failed(failed) => (failed.hash.clone(), Failed, &*failed.text),
     };
     wire::RemoteConfigStatus {
         last_remote_config_hash: hash,
@@ -94,8 +94,8 @@ const ANOTHER_HASH: &[u8] = b"0123456789abcdef0123456789abcdef0123456789abcdef01
 fn health(agent: &Agent) -> wire::ComponentHealth {
     let healthy = match &agent.running {
         Running::Applied(_) => true,
-        Running::Failed { before, .. } => before.is_some(),
-        Running::First | Running::Applying { .. } => false,
+        Running::Failed(failed) => failed.before.is_some(),
+        Running::First | Running::Applying(_) => false,
     };
     let nanos = agent.started_unix_ms.saturating_mul(1_000_000);
     wire::ComponentHealth {

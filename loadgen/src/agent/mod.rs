@@ -18,7 +18,7 @@ use proto::opamp as wire;
 
 use crate::clock::{Micros, micros};
 use crate::faults::{Failure, Faults, Once, Profile, Reaction, Vanishing};
-use crate::model::{Arm, Attributes};
+use crate::model::{Arm, Attributes, Content};
 use crate::plan::{Behaviour, ReconnectReport};
 
 /// What all collectors of a run have in common.
@@ -65,19 +65,30 @@ pub enum Sent {
 enum Running {
     /// Nothing was offered yet.
     First,
-    /// The offer is being applied until then.
-    Applying { hash: Bytes, body: Bytes, until: Micros, before: Option<Applied>, end: End },
+    /// The offer is being applied. Boxed, as most collectors are in another state most of the time.
+    Applying(Box<Applying>),
     /// The offer is applied.
-    Applied(Applied),
-    /// The offer failed; `before` runs. Back to its status at that time, where that is to happen.
-    Failed { hash: Bytes, text: Arc<str>, before: Option<Applied>, rollback: Option<Micros> },
+    Applied(Arc<Content>),
+    /// The offer failed.
+    Failed(Box<Failed>),
 }
 
-/// A configuration that runs.
+/// An offer that is being applied until then; `before` runs meanwhile.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Applied {
+struct Applying {
+    content: Arc<Content>,
+    until: Micros,
+    before: Option<Arc<Content>>,
+    end: End,
+}
+
+/// An offer that failed; `before` runs. Back to its status at that time, where that is to happen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Failed {
     hash: Bytes,
-    body: Bytes,
+    text: Arc<str>,
+    before: Option<Arc<Content>>,
+    rollback: Option<Micros>,
 }
 
 /// How an apply ends.
@@ -140,7 +151,7 @@ pub struct Agent {
     going: Option<Vanishing>,
     flap_at: Option<Micros>,
     /// What it runs, where it takes no offers.
-    foreign: Option<Bytes>,
+    foreign: Option<Box<Bytes>>,
 }
 
 impl Agent {
@@ -185,8 +196,8 @@ impl Agent {
 
     /// What a collector that takes no offers runs; told in its next report.
     pub fn run_foreign(&mut self, body: Bytes) {
-        if self.foreign.as_ref() != Some(&body) {
-            self.foreign = Some(body);
+        if self.foreign.as_deref() != Some(&body) {
+            self.foreign = Some(Box::new(body));
             self.pending.any = true;
             self.pending.config = true;
         }
@@ -246,7 +257,7 @@ impl Agent {
         if self.connected && now >= self.heartbeat_at {
             self.pending.any = true;
         }
-        let settled = !self.pending.any && !matches!(self.running, Running::Applying { .. });
+        let settled = !self.pending.any && !matches!(self.running, Running::Applying(_));
         if self.flap_at.is_some_and(|at| now >= at) && self.connected && settled {
             self.flap_at = None;
             self.gone = Some(Gone { how: Vanishing::Close, until: Some(now + FLAP) });
@@ -254,33 +265,31 @@ impl Agent {
     }
 
     fn finish_apply(&mut self, now: Micros) {
-        if let Running::Applying { until, end: End::Mute(how), .. } = self.running
-            && now >= until
-        {
-            self.gone = Some(Gone { how, until: None });
-            return;
-        }
         let next = match &self.running {
-            Running::Applying { hash, body, until, before, end } if now >= *until => match end {
-                End::Dark(_) | End::Mute(_) => return,
-                End::Applied | End::AppliedThenDark(_) => {
-                    if let End::AppliedThenDark(how) = end {
-                        self.going = Some(*how);
-                    }
-                    Running::Applied(Applied { hash: hash.clone(), body: body.clone() })
+            Running::Applying(applying) if now >= applying.until => match &applying.end {
+                End::Dark(_) => return,
+                End::Mute(how) => {
+                    self.gone = Some(Gone { how: *how, until: None });
+                    return;
                 }
-                End::Failed(failure) => Running::Failed {
-                    hash: hash.clone(),
+                End::Applied => Running::Applied(Arc::clone(&applying.content)),
+                End::AppliedThenDark(how) => {
+                    self.going = Some(*how);
+                    Running::Applied(Arc::clone(&applying.content))
+                }
+                End::Failed(failure) => Running::Failed(Box::new(Failed {
+                    hash: applying.content.hash.clone(),
                     text: Arc::clone(&failure.text),
-                    before: before.clone(),
+                    before: applying.before.clone(),
                     rollback: failure.rollback.then_some(now.saturating_add(ROLLBACK)),
-                },
+                })),
             },
             // Only once the FAILED is told, which a dead link delays.
-            Running::Failed { before: Some(before), rollback: Some(at), .. }
-                if now >= *at && !self.pending.status =>
-            {
-                Running::Applied(before.clone())
+            Running::Failed(failed) if !self.pending.status => {
+                match (&failed.before, failed.rollback) {
+                    (Some(before), Some(at)) if now >= at => Running::Applied(Arc::clone(before)),
+                    _ => return,
+                }
             }
             _ => return,
         };
@@ -300,10 +309,10 @@ impl Agent {
     pub fn come_back(&mut self) {
         self.gone = None;
         self.pending.any = true;
-        if let Running::Applying { end, .. } = &mut self.running
-            && matches!(end, End::Dark(_) | End::Mute(_))
+        if let Running::Applying(applying) = &mut self.running
+            && matches!(applying.end, End::Dark(_) | End::Mute(_))
         {
-            *end = End::Applied;
+            applying.end = End::Applied;
             self.pending.status = true;
         }
     }
@@ -321,7 +330,7 @@ impl Agent {
         habits: &Habits,
         attributes: impl FnOnce() -> Attributes,
     ) -> Option<(Sent, Bytes)> {
-        let mute = matches!(self.running, Running::Applying { end: End::Mute(_), .. });
+        let mute = matches!(self.end(), Some(End::Mute(_)));
         if !self.connected || !self.pending.any || mute || self.gone.is_some() {
             return None;
         }
@@ -344,7 +353,7 @@ impl Agent {
         if self.flap_at.is_none() {
             self.flap_at = self.faults.profile().flap.map(|every| now.saturating_add(every));
         }
-        if let Running::Applying { end: End::Dark(how), .. } = &self.running
+        if let Some(End::Dark(how)) = self.end()
             && pending.status
         {
             self.going = Some(*how);
@@ -361,17 +370,25 @@ impl Agent {
             return gone.until;
         }
         let apply = match &self.running {
-            Running::Applying { end: End::Dark(_), .. } => None,
-            Running::Applying { until, .. } => Some(*until),
-            Running::Failed { before: Some(_), rollback: Some(at), .. } if !self.pending.status => {
-                Some(*at)
+            Running::Applying(applying) if matches!(applying.end, End::Dark(_)) => None,
+            Running::Applying(applying) => Some(applying.until),
+            Running::Failed(failed) if failed.before.is_some() && !self.pending.status => {
+                failed.rollback
             }
-            Running::First | Running::Applied(_) | Running::Failed { .. } => None,
+            Running::First | Running::Applied(_) | Running::Failed(_) => None,
         };
         let heartbeat = self.connected.then_some(self.heartbeat_at);
-        let busy = self.pending.any || matches!(self.running, Running::Applying { .. });
+        let busy = self.pending.any || matches!(self.running, Running::Applying(_));
         let flap = self.flap_at.filter(|_| self.connected && !busy);
         [apply, heartbeat, flap].into_iter().flatten().min()
+    }
+
+    /// How the apply that is under way ends.
+    fn end(&self) -> Option<&End> {
+        match &self.running {
+            Running::Applying(applying) => Some(&applying.end),
+            Running::First | Running::Applied(_) | Running::Failed(_) => None,
+        }
     }
 
     /// Who it is at present.
@@ -383,34 +400,33 @@ impl Agent {
     pub fn applied(&self) -> Option<&Bytes> {
         match &self.running {
             Running::Applied(applied) => Some(&applied.hash),
-            Running::First | Running::Applying { .. } | Running::Failed { .. } => None,
+            Running::First | Running::Applying(_) | Running::Failed(_) => None,
         }
     }
 
     /// The hash of what failed last, while nothing else has been reported since.
     pub fn failed(&self) -> Option<&Bytes> {
         match &self.running {
-            Running::Failed { hash, .. } => Some(hash),
-            Running::First | Running::Applying { .. } | Running::Applied(_) => None,
+            Running::Failed(failed) => Some(&failed.hash),
+            Running::First | Running::Applying(_) | Running::Applied(_) => None,
         }
     }
 
     /// Whether nothing waits to be sent and nothing is being applied.
     pub fn is_settled(&self) -> bool {
-        !self.pending.any && !matches!(self.running, Running::Applying { .. })
+        !self.pending.any && !matches!(self.running, Running::Applying(_))
     }
 
     /// Holds an offer by these shared bytes rather than by the message that brought it, where they
     /// are equal.
-    pub fn share(&mut self, shared_hash: &Bytes, shared_body: &Bytes) {
-        let (Running::Applying { hash, body, .. } | Running::Applied(Applied { hash, body })) =
-            &mut self.running
-        else {
-            return;
+    pub(crate) fn share(&mut self, shared: &Arc<Content>) {
+        let held = match &mut self.running {
+            Running::Applying(applying) => &mut applying.content,
+            Running::Applied(held) => held,
+            Running::First | Running::Failed(_) => return,
         };
-        if hash == shared_hash && body == shared_body {
-            *hash = shared_hash.clone();
-            *body = shared_body.clone();
+        if held == shared {
+            *held = Arc::clone(shared);
         }
     }
 
@@ -423,10 +439,9 @@ impl Agent {
     ) {
         let hash = &offer.config_hash;
         let same = match &self.running {
-            Running::First | Running::Failed { .. } => false,
-            Running::Applying { hash: held, .. } | Running::Applied(Applied { hash: held, .. }) => {
-                held == hash
-            }
+            Running::First | Running::Failed(_) => false,
+            Running::Applying(applying) => applying.content.hash == hash,
+            Running::Applied(held) => held.hash == hash,
         };
         if self.report_only || same || self.gone.is_some() {
             return;
@@ -444,12 +459,14 @@ impl Agent {
         };
         let before = match std::mem::replace(&mut self.running, Running::First) {
             Running::Applied(applied) => Some(applied),
-            Running::Applying { before, .. } | Running::Failed { before, .. } => before,
+            Running::Applying(applying) => applying.before,
+            Running::Failed(failed) => failed.before,
             Running::First => None,
         };
-        let (hash, until) = (hash.clone(), now.saturating_add(after));
+        let content = Arc::new(Content { hash: hash.clone(), body });
+        let until = now.saturating_add(after);
         let mute = matches!(end, End::Mute(_));
-        self.running = Running::Applying { hash, body, until, before, end };
+        self.running = Running::Applying(Box::new(Applying { content, until, before, end }));
         if !mute {
             self.pending.any = true;
             self.pending.status = true;

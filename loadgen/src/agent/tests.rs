@@ -344,10 +344,10 @@ impl Pair {
             faults: vec![Fault { arm, times: 1, does }],
             ..Profile::default()
         });
-        pair.agent.running = Running::Applied(Applied {
+        pair.agent.running = Running::Applied(Arc::new(Content {
             hash: Bytes::from_static(b"h1"),
             body: Bytes::from_static(b"one"),
-        });
+        }));
         pair.next().unwrap();
         pair
     }

@@ -1,6 +1,8 @@
 //! An artefact's bytes and its content hash, computed line by line: an implementation of its own,
 //! which shares nothing with the code that a gateway runs.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use sha2::{Digest, Sha256};
 
@@ -15,6 +17,17 @@ pub struct Artefact {
     pub hash: Bytes,
     /// The first 64 bits of the hash with the lowest bit set, so that it is never 0.
     pub short: u64,
+    /// Hash and bytes once more, for all who hold it: 8 bytes each.
+    pub(crate) content: Arc<Content>,
+}
+
+/// A configuration as a collector holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Content {
+    /// Under which hash it was offered.
+    pub(crate) hash: Bytes,
+    /// The file.
+    pub(crate) body: Bytes,
 }
 
 impl Artefact {
@@ -27,7 +40,9 @@ impl Artefact {
                 hash.push(b"0123456789abcdef"[usize::from(nibble)]);
             }
         }
-        Self { short: short(&hash), path, bytes, hash: hash.into() }
+        let (short, hash) = (short(&hash), Bytes::from(hash));
+        let content = Arc::new(Content { hash: hash.clone(), body: bytes.clone() });
+        Self { path, bytes, hash, short, content }
     }
 }
 

@@ -15,7 +15,7 @@ use render::estate::{Name, Rollout, Topology};
 use render::tree::Tree;
 
 pub use artefact::Artefact;
-pub(crate) use artefact::short;
+pub(crate) use artefact::{Content, short};
 pub use cohort::{bucket, member};
 
 /// An attribute's value; only text takes part in matching (serving.md 3.4).
