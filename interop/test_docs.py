@@ -55,9 +55,6 @@ class Documentation(unittest.TestCase):
                     command = re.sub(r"cargo run --release --bin ([\w-]+) --", lambda m: str(BINARIES / m.group(1)), line)
                     for default, free in ports.items():
                         command = command.replace(f"127.0.0.1:{default}", f"127.0.0.1:{free}")
-                    simulates = command.startswith(str(BINARIES / "loadgen")) and "rehearse" not in command
-                    if simulates and "--endpoint" not in command:
-                        command += f" --endpoint ws://127.0.0.1:{ports[4320]}/v1/opamp"
                     with self.subTest(command=line):
                         role = re.search(r"gateway (?:-- )?(serve|aggregate)\b", line)
                         if role and expected == 0:

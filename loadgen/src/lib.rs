@@ -4,7 +4,7 @@
 //! changes while a run goes on), [`plan`] (who the collectors are), [`agent`] (how one behaves),
 //! [`ledger`] (how what it receives is judged), [`collector`] (both together, sans-IO), [`fleet`]
 //! (sockets, schedule, the run), [`report`]; and [`rehearse`], which plays a whole Rollout with all of
-//! them.
+//! them; and [`scale`], which is a run over many processes.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), loadgen::RunError> {

@@ -10,6 +10,8 @@ use crate::report::{Latency, Report};
 const CONNECT_S: f64 = 60.0;
 /// Bytes of the machine that 500,000 collectors may take, both ends (P2); others in proportion.
 const MACHINE_BYTES: f64 = 6.0 * 1_073_741_824.0;
+/// The same where there are a million or more (P2+).
+const MANY_BYTES: f64 = 6.5 * 1_073_741_824.0;
 const OF_COLLECTORS: f64 = 500_000.0;
 /// Below that many, what each process needs for itself hides what a link costs.
 const TOO_FEW: u32 = 10_000;
@@ -170,7 +172,8 @@ impl Outcome {
             let used = self.machine.used_bytes().map(|bytes| bytes as f64);
             let (limit, connected) = (CONNECT_S * share, self.all_connected_after_s);
             figures.push(figure("all connected after".to_owned(), connected, limit, "s"));
-            let limit = MACHINE_BYTES * share / 1_048_576.0;
+            let bytes = if share >= 2.0 { MANY_BYTES } else { MACHINE_BYTES };
+            let limit = bytes * share / 1_048_576.0;
             let used = used.map(|bytes| bytes / 1_048_576.0);
             figures.push(figure("memory of the machine".to_owned(), used, limit, "MiB"));
             let each = self.machine.worker_bytes_per_collector;
