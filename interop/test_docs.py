@@ -18,7 +18,7 @@ import unittest
 from harness import BINARIES, ROOT
 
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-ELSEWHERE = ("cargo test", "cargo bench", ".ci/run", "interop/run")
+ELSEWHERE = ("cargo test", "cargo bench", ".ci/run", "interop/run", "deploy/demo/")
 
 
 def free_port():
