@@ -117,7 +117,8 @@ class Breaches(unittest.TestCase):
             given = type("Given", (), {"seed": seed, "tools": {}})()
             given.timeline = type("Timeline", (), {"say": None})()
             given.folder = type("Folder", (), {"path": pathlib.Path(scratch.name)})()
-            return self.module.Round(given, number).plan
+            round_ = self.module.Round(given, number)
+            return round_.plan, round_.last
 
         self.assertEqual(plan(1, 1), plan(1, 1))
         self.assertNotEqual(plan(1, 1), plan(2, 1))
