@@ -2,17 +2,20 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use proto::ids::InstanceUid;
-use render::rollout::evidence::{EvidenceKey, Identity, Millis, Record, scrub};
+use render::rollout::evidence::{EvidenceKey, Identity, Millis, Record, Session, scrub};
 use render::rollout::verdict::Tally;
 use render::snapshot::Arm;
 
+use super::above::Above;
 use super::context::Context;
+use super::halts::Halts;
 use super::judge::{Convergence, State};
+use super::links::Sends;
 use super::packed;
 use super::shard::{Change, Effect, Member, Shard, Text};
 use super::store::writer::Written;
@@ -47,6 +50,14 @@ pub struct Cell {
     state: Mutex<State>,
     /// `None` while it is not in head.
     convergence: ArcSwapOption<Convergence>,
+    /// What aggregators say, where there are any.
+    above: Above,
+    /// Who is halted, for replicas to be told, where there are any.
+    halts: Halts,
+    /// For each aggregator that members are sent to.
+    sends: Box<[Sends]>,
+    /// The cell of another key that everybody who was here is in.
+    moved: OnceLock<Arc<Cell>>,
 }
 
 /// Who is observed, for people to read. Texts are the peer's.
@@ -101,6 +112,17 @@ impl Drop for Followed {
     }
 }
 
+/// [`About`], as far as it is kept.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Said<'a> {
+    /// Of the uid; never 0.
+    pub(super) uid: u32,
+    pub(super) label: &'a str,
+    pub(super) version: &'a str,
+    pub(super) error: &'a str,
+    pub(super) no_bucket: bool,
+}
+
 impl fmt::Debug for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Cell").field("key", &self.key).finish_non_exhaustive()
@@ -115,6 +137,7 @@ impl Cell {
         context: Context,
         shared: Arc<Shared>,
     ) -> Self {
+        let uplinks = shared.links.len();
         Self {
             key,
             number,
@@ -127,6 +150,10 @@ impl Cell {
             shards: std::iter::repeat_with(Mutex::default).take(SHARDS).collect(),
             state: Mutex::new(State::new(row)),
             convergence: ArcSwapOption::empty(),
+            above: Above::new(uplinks),
+            halts: Halts::default(),
+            sends: std::iter::repeat_with(Sends::default).take(uplinks).collect(),
+            moved: OnceLock::new(),
         }
     }
 
@@ -141,17 +168,29 @@ impl Cell {
     }
 
     /// Whether the candidate has failed on this collector, and how often it was offered again since.
+    ///
+    /// Here, or on another replica as far as aggregators told.
     pub fn failed(&self, identity: Identity) -> Option<u8> {
         let hash = self.shared.seed.hash(identity);
-        let shard = self.shard(hash);
-        let record = shard.as_ref()?.get(hash, identity)?.record;
-        record.failed_now().then_some(record.tries)
+        let here = {
+            let shard = self.shard(hash);
+            let record = shard.as_ref().and_then(|shard| shard.get(hash, identity));
+            record.and_then(|member| member.record.failed_now().then_some(member.record.tries))
+        };
+        here.max(self.above.failed(identity, self.shared.links.counting()))
     }
 
     /// What is known of a collector.
     pub fn record(&self, identity: Identity) -> Option<Record> {
         let hash = self.shared.seed.hash(identity);
         Some(self.shard(hash).as_ref()?.get(hash, identity)?.record)
+    }
+
+    /// Whether a collector lacks a hash attribute.
+    pub(super) fn lacks_bucket(&self, identity: Identity) -> bool {
+        let hash = self.shared.seed.hash(identity);
+        let shard = self.shard(hash);
+        shard.as_ref().and_then(|shard| shard.get(hash, identity)).is_some_and(|one| one.no_bucket)
     }
 
     /// How many collectors are known.
@@ -182,17 +221,43 @@ impl Cell {
         change: &Record,
         about: About<'_>,
     ) -> Option<Ticket> {
-        let now_ms = self.shared.now_ms(now);
+        let About { uid, label, version, error, no_bucket } = about;
+        let said = Said { uid: fold(uid), label, version, error, no_bucket };
+        self.take_in(self.shared.now_ms(now), identity, change, &said, None)
+    }
+
+    /// See [`Self::observe`]. With `others` it is what a replica says: all live sessions there besides
+    /// the newest.
+    pub(super) fn take_in(
+        &self,
+        now_ms: Millis,
+        identity: Identity,
+        record: &Record,
+        said: &Said<'_>,
+        others: Option<&[(Session, u32)]>,
+    ) -> Option<Ticket> {
         let hash = self.shared.seed.hash(identity);
-        let uid = fold(about.uid);
-        let change = Change { identity, hash, record: change, uid, no_bucket: about.no_bucket };
         let room = self.len() < RECORDS_MAX;
         let effect = {
             let mut shard = self.shard(hash);
             let shard = shard.get_or_insert_with(|| Box::new(Shard::new(self.context.load_full())));
+            let change = Change {
+                identity,
+                hash,
+                record,
+                uid: said.uid,
+                no_bucket: said.no_bucket,
+                links: self.shared.links.connected(),
+            };
             let effect = shard.observe(now_ms, &change, room);
             if effect.failed || effect.silent || effect.text_is_stale {
-                self.keep_text(shard, &change, effect, about);
+                self.keep_text(shard, &change, effect, said);
+            }
+            if effect.halt_changed {
+                self.halts.note(&self.shared, identity);
+            }
+            if let Some(others) = others {
+                shard.list(now_ms, (hash, identity), (record.conn, said.uid), others);
             }
             effect
         };
@@ -201,16 +266,38 @@ impl Cell {
             self.members.fetch_add(1, Ordering::Relaxed);
         }
         if effect.halts {
-            if !self.is_braked() {
+            if !self.is_braked() && self.shared.judges() {
                 self.brake_if_due(now_ms);
             }
             self.shared.wake.notify_one();
         }
-        let store = self.shared.store.as_ref()?;
+        if effect.waits {
+            self.note_waiting();
+        }
+        if let Some(cell) = self.moved.get() {
+            // It may have come after everybody else had moved.
+            let ticket = cell.take_in(now_ms, identity, record, said, others);
+            return ticket.or_else(|| effect.failed.then(|| cell.keep_soon(identity)).flatten());
+        }
         if effect.dirty {
             self.dirty.store(true, Ordering::Release);
         }
-        effect.failed.then(|| store.write_soon(self.number, identity))
+        effect.failed.then(|| self.keep_soon(identity)).flatten()
+    }
+
+    /// Somebody waits until a member is where it outlives this process; `None` if it never will be.
+    #[cold]
+    fn keep_soon(&self, identity: Identity) -> Option<Ticket> {
+        let Shared { links, store, .. } = &*self.shared;
+        if !links.is_empty() {
+            return Some(links.send_soon(self.number, identity));
+        }
+        store.as_ref().map(|store| store.write_soon(self.number, identity))
+    }
+
+    /// Some of its members wait to be sent.
+    pub(super) fn note_waiting(&self) {
+        self.shared.links.note_waiting(self);
     }
 
     /// Takes in what was learned of many, in any order and as often as each comes: as
@@ -230,7 +317,7 @@ impl Cell {
 
     /// Keeps what is to be read of a halted member, and forgets it once it is none.
     #[cold]
-    fn keep_text(&self, shard: &mut Shard, change: &Change<'_>, effect: Effect, about: About<'_>) {
+    fn keep_text(&self, shard: &mut Shard, change: &Change<'_>, effect: Effect, about: &Said<'_>) {
         let texts = &self.shared.texts;
         if effect.text_is_stale {
             if shard.set_text(change.hash, change.identity, None) {
@@ -258,7 +345,7 @@ impl Cell {
         }
     }
 
-    pub(super) fn number(&self) -> u32 {
+    pub(crate) fn number(&self) -> u32 {
         self.number
     }
 
@@ -298,11 +385,15 @@ impl Cell {
         let StoredRecord { cell: _, identity, mut record, no_bucket, text } = stored;
         clamp(&mut record, now_ms);
         let hash = self.shared.seed.hash(identity);
-        let change = Change { identity, hash, record: &record, uid: 1, no_bucket };
+        let links = self.shared.links.connected();
+        let change = Change { identity, hash, record: &record, uid: 1, no_bucket, links };
         let mut shard = self.shard(hash);
         let shard = shard.get_or_insert_with(|| Box::new(Shard::new(self.context.load_full())));
         if shard.restore(now_ms, &change) {
             self.members.fetch_add(1, Ordering::Relaxed);
+        }
+        if record.failed.is_some() {
+            self.halts.note(&self.shared, identity);
         }
         if let Some(text) = text
             && self.shared.texts.load(Ordering::Relaxed) < TEXTS_MAX
@@ -310,10 +401,19 @@ impl Cell {
         {
             self.shared.texts.fetch_add(1, Ordering::Relaxed);
         }
+        if links != 0 {
+            self.note_waiting();
+        }
     }
 
     /// Gives everybody who is known to another cell.
-    pub(super) fn move_to(&self, now_ms: Millis, other: &Self) {
+    ///
+    /// Who comes while that lasts, or later, comes to the other as well.
+    pub(super) fn move_to(&self, now_ms: Millis, other: &Arc<Self>) {
+        if self.moved.set(Arc::clone(other)).is_err() {
+            return;
+        }
+        other.above.take_over(&self.above);
         self.each(|shard| {
             for member in shard.members() {
                 let stored = StoredRecord {
@@ -390,7 +490,24 @@ impl Cell {
         self.dirty.store(true, Ordering::Release);
     }
 
-    fn each(&self, mut each: impl FnMut(&mut Shard)) {
+    /// Where everybody is who was here: another cell, when this one's key was not known in full.
+    pub(crate) fn moved(&self) -> Option<&Arc<Self>> {
+        self.moved.get()
+    }
+
+    pub(super) fn above(&self) -> &Above {
+        &self.above
+    }
+
+    pub(super) fn halts(&self) -> &Halts {
+        &self.halts
+    }
+
+    pub(super) fn sends(&self) -> &[Sends] {
+        &self.sends
+    }
+
+    pub(super) fn each(&self, mut each: impl FnMut(&mut Shard)) {
         self.each_shard(|shard| shard.into_iter().for_each(&mut each));
     }
 
@@ -401,7 +518,7 @@ impl Cell {
         }
     }
 
-    fn shard(&self, hash: u64) -> MutexGuard<'_, Option<Box<Shard>>> {
+    pub(super) fn shard(&self, hash: u64) -> MutexGuard<'_, Option<Box<Shard>>> {
         // The table inside uses the lowest and the highest bits.
         lock(&self.shards[(hash >> 40) as usize % SHARDS])
     }

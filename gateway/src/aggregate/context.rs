@@ -16,6 +16,8 @@ pub(super) struct Context {
     pub(super) seed: Seed,
     /// There is a store to write to.
     pub(super) is_stored: bool,
+    /// Aggregators that members are sent to.
+    pub(super) uplinks: usize,
 }
 
 /// An idle record that counts for nothing stays at least this long past its last word.
@@ -60,7 +62,40 @@ impl Context {
         record.heard_ms.saturating_add(self.terms.dark_after_ms.max(IDLE_MS))
     }
 
+    /// Whose word about a collector's silence counts.
+    ///
+    /// A session that has ended tells nothing of what another replica heard since. So where one is
+    /// missing, what became silent meanwhile is told by nobody, just as the silence of its own
+    /// collectors is.
     fn owner(&self, record: &Record) -> Owner {
-        record.conn.map_or(Owner::Reporting, |(session, _)| self.owners.of(session.incarnation))
+        let Some((session, conn)) = record.conn else { return Owner::Reporting };
+        let owner = self.owners.of(session.incarnation);
+        let Some(ended) = self.owners.of_ended() else { return owner };
+        let open = conn == Conn::Open;
+        let (blind_ms, seen_ms) = match ended {
+            Owner::Gone { since_ms, at_ms } => (since_ms, Some(at_ms)),
+            Owner::Unobserved { since_ms } | Owner::Forgotten { since_ms } => (since_ms, None),
+            Owner::Reporting => return owner,
+        };
+        let cut = |since_ms: Millis| if open { since_ms } else { since_ms.min(blind_ms) };
+        match owner {
+            Owner::Reporting if open => owner,
+            Owner::Reporting => ended,
+            Owner::Unobserved { since_ms } => Owner::Unobserved { since_ms: cut(since_ms) },
+            Owner::Gone { since_ms, at_ms } => {
+                let terms = &self.terms;
+                let counted_ms = at_ms.max(terms.evidence_since_ms);
+                let dark_ms =
+                    counted_ms.saturating_add(terms.dark_after_ms).saturating_add(terms.grace_ms);
+                match seen_ms {
+                    // It was dark before, or went after.
+                    _ if dark_ms <= blind_ms => owner,
+                    Some(seen_ms) if at_ms >= seen_ms => owner,
+                    Some(at_ms) => Owner::Gone { since_ms: cut(since_ms), at_ms },
+                    None => Owner::Unobserved { since_ms: cut(since_ms) },
+                }
+            }
+            Owner::Forgotten { .. } => owner,
+        }
     }
 }

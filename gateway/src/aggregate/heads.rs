@@ -13,13 +13,14 @@ use render::rollout::verdict::Terms;
 use render::snapshot::served::ServedRollout;
 use render::snapshot::{CompiledRollout, Snapshot, TierEntry};
 
-use super::Shared;
 use super::cell::Cell;
 use super::context::Context;
 use super::judge::{Convergence, Facts};
+use super::links::Reported;
 use super::replicas::{Owners, REPLICAS_MAX, Replicas};
 use super::sights::{Look, look};
 use super::store::{CellRow, Kind, Loaded, ProcessRow, Sight, row_key};
+use super::{Role, Shared};
 
 /// How long evidence of a change that is not in head is kept: an editor's rename or a torn read
 /// must not wipe it.
@@ -49,7 +50,11 @@ impl Judging {
     pub(super) fn new(shared: &Arc<Shared>, loaded: Loaded) -> Self {
         let settings = &shared.settings;
         let now_ms = shared.evidence_since_ms();
-        let mut replicas = Replicas::new(now_ms, settings.expect_replicas, settings.forget_ms);
+        let (expected, forget_ms) = (settings.expect_replicas, settings.forget_ms);
+        let mut replicas = match settings.role {
+            Role::Alone | Role::Replica { .. } => Replicas::new(now_ms, expected, forget_ms),
+            Role::Aggregator => Replicas::of_aggregator(now_ms, expected, forget_ms),
+        };
         let mut processes = loaded.processes;
         while processes.len() > REPLICAS_MAX {
             let oldest = processes.iter().min_by_key(|(_, process)| process.heard_ms);
@@ -59,12 +64,27 @@ impl Judging {
                 store.drop_row(row_key(Kind::Process, oldest, ""));
             }
         }
+        let newest = processes.values().map(|process| process.heard_ms).max().unwrap_or(0);
+        let reported = |process: &ProcessRow| {
+            process.name != settings.replica
+                && process.heard_ms.saturating_add(2 * PROCESS_NOTE_MS) >= newest
+        };
+        let peers = processes.values().filter(|process| reported(process)).count();
         for (incarnation, process) in &processes {
-            if *incarnation != settings.incarnation {
-                replicas.predecessor(*incarnation, &process.name, process.heard_ms);
+            let ProcessRow { name, heard_ms } = process;
+            if *incarnation == settings.incarnation {
+                continue;
+            }
+            if shared.tells() && *name != settings.replica {
+                let peers = if reported(process) { peers } else { 1 };
+                replicas.reported_before(*incarnation, name, *heard_ms, peers);
+            } else {
+                replicas.predecessor(*incarnation, name, *heard_ms);
             }
         }
-        replicas.hello(now_ms, settings.incarnation, &settings.replica);
+        if !shared.tells() {
+            replicas.hello(now_ms, settings.incarnation, &settings.replica);
+        }
         let owners = Arc::new(replicas.owners());
         let mut judging = Self {
             cells: BTreeMap::new(),
@@ -107,9 +127,11 @@ impl Judging {
         commit: &str,
     ) -> Box<[Arc<Cell>]> {
         if !std::mem::replace(&mut self.began, true) {
-            shared.evidence_since_ms.store(now_ms, Ordering::Relaxed);
-            self.replicas.begin(now_ms);
-            self.owners = Arc::new(self.replicas.owners());
+            if !shared.tells() {
+                shared.evidence_since_ms.store(now_ms, Ordering::Relaxed);
+                self.replicas.begin(now_ms);
+                self.owners = Arc::new(self.replicas.owners());
+            }
         }
         let mut head = Vec::with_capacity(snapshot.rollouts.len());
         let mut keys = BTreeMap::new();
@@ -125,7 +147,15 @@ impl Judging {
         }
         self.head = head;
         let incarnation = shared.settings.incarnation;
-        self.replicas.vouch(now_ms, incarnation, keys);
+        if !shared.links.is_empty() {
+            let served = self.head.iter().zip(&snapshot.rollouts).filter_map(|(cell, compiled)| {
+                let key = *keys.get(&compiled.rollout.id)?;
+                let halt = halt_digest(&compiled.rollout.halt);
+                Some(Reported { cell: Arc::clone(cell), key, halt })
+            });
+            shared.links.set_head(commit, served.collect());
+        }
+        self.replicas.vouch(now_ms, incarnation, keys, BTreeMap::new());
         self.retire(shared, now_ms, snapshot);
         self.head.iter().cloned().collect()
     }
@@ -145,15 +175,7 @@ impl Judging {
         }
         if origin.is_none() {
             // History cannot be told now; it is filed under the origin that was known last.
-            let same = |cell: &&Arc<Cell>| {
-                cell.key().rollout == *rollout && cell.key().candidate == candidate
-            };
-            let known = self.cells.values().filter(same).max_by_key(|cell| {
-                // Taken once: two guards of one lock in one expression would wait for each other.
-                let left_ms = cell.state().row.left_ms;
-                (left_ms.is_none(), left_ms)
-            });
-            if let Some(cell) = known {
+            if let Some(cell) = self.known_last(&key) {
                 return Arc::clone(cell);
             }
         } else {
@@ -174,6 +196,54 @@ impl Judging {
         let number = self.next_number;
         self.next_number += 1;
         self.make_cell(shared, key, number, row)
+    }
+
+    /// The cell of the same change that is in head, or was in it last, whatever its origin.
+    fn known_last(&self, key: &EvidenceKey) -> Option<&Arc<Cell>> {
+        let from = EvidenceKey { origin: None, candidate: ContentHash([0; 32]), ..key.clone() };
+        let same = self.cells.range(from..).take_while(|(known, _)| known.rollout == key.rollout);
+        let same = same.filter(|(known, _)| known.candidate == key.candidate);
+        same.map(|(_, cell)| cell).max_by_key(|cell| {
+            // Taken once: two guards of one lock in one expression would wait for each other.
+            let left_ms = cell.state().row.left_ms;
+            (left_ms.is_none(), left_ms)
+        })
+    }
+
+    /// The cell that a replica's evidence of a change goes to (decision 6): a replica may not know
+    /// the origin, and neither may this process. One that nothing is known of sleeps until it is in
+    /// head.
+    pub(super) fn file(
+        &mut self,
+        shared: &Arc<Shared>,
+        now_ms: Millis,
+        key: &EvidenceKey,
+    ) -> Arc<Cell> {
+        let exact = self.cells.get(key);
+        let filed = match &key.origin {
+            None => self.known_last(key),
+            Some(_) => exact.or_else(|| {
+                let untold = EvidenceKey { origin: None, ..key.clone() };
+                self.cells.get(&untold).filter(|cell| cell.state().facts.is_some())
+            }),
+        };
+        if let Some(cell) = filed {
+            return Arc::clone(cell);
+        }
+        let row = CellRow {
+            rollout: key.rollout.clone(),
+            origin: key.origin.clone(),
+            candidate: key.candidate.to_string().into(),
+            left_ms: Some(now_ms),
+            halt: 0,
+            brakes: BTreeMap::new(),
+        };
+        let number = self.next_number;
+        self.next_number += 1;
+        let cell = self.make_cell(shared, key.clone(), number, row);
+        cell.write_row(&cell.state(), false);
+        self.forget(shared, now_ms);
+        cell
     }
 
     fn make_cell(
@@ -197,11 +267,13 @@ impl Judging {
             owners: Arc::clone(&self.owners),
             seed: shared.seed,
             is_stored: shared.store.is_some(),
+            uplinks: shared.links.len(),
         };
         let cell = Arc::new(Cell::new(key.clone(), number, row, context, Arc::clone(shared)));
         if let Some(store) = &shared.store {
             store.register(number, &cell);
         }
+        shared.links.register(number, &cell);
         self.cells.insert(key, Arc::clone(&cell));
         cell
     }
@@ -286,6 +358,7 @@ impl Judging {
                 cohorts: cohort_digest(rollout),
             },
             replicas: 0,
+            awaited: 0,
         }
     }
 
@@ -313,6 +386,7 @@ impl Judging {
             owners: Arc::clone(&self.owners),
             seed: shared.seed,
             is_stored: shared.store.is_some(),
+            uplinks: shared.links.len(),
         };
         let mut state = cell.state();
         let halt = halt_digest(&rollout.halt);
@@ -338,8 +412,7 @@ impl Judging {
         cell.set_convergence(Some(Convergence { to, from }));
         state.facts = Some(facts);
         state.entered_ms.get_or_insert(now_ms);
-        let braked = state.brake().is_some() || state.awaits_verdict;
-        cell.set_braked(braked);
+        cell.refresh_brake(&state);
         drop(state);
         cell.set_context(now_ms, context);
     }
@@ -435,6 +508,14 @@ impl Judging {
         name: &str,
     ) {
         self.replicas.hello(now_ms, incarnation, name);
+        if shared.evidence_starts(now_ms) {
+            let since_ms = shared.evidence_since_ms();
+            for cell in self.cells.values() {
+                let mut context = (*cell.context()).clone();
+                context.terms.evidence_since_ms = since_ms;
+                cell.set_context(now_ms, context);
+            }
+        }
         let process = ProcessRow { name: name.into(), heard_ms: now_ms };
         write(shared, Kind::Process, incarnation, "", &process);
         self.processes.insert(incarnation, process);
@@ -446,8 +527,31 @@ impl Judging {
         now_ms: Millis,
         incarnation: u32,
         keys: BTreeMap<Box<str>, ReportKey>,
+        awaited: BTreeMap<Box<str>, u64>,
     ) {
-        self.replicas.vouch(now_ms, incarnation, keys);
+        self.replicas.vouch(now_ms, incarnation, keys, awaited);
+    }
+
+    /// A replica is connected, and its full state is to come. When it was last heard.
+    pub(super) fn replica_connects(
+        &mut self,
+        now_ms: Millis,
+        incarnation: u32,
+        name: &str,
+    ) -> Millis {
+        let heard_ms = self.replicas.connects(now_ms, incarnation, name);
+        self.set_owners(now_ms);
+        heard_ms
+    }
+
+    /// A replica lives.
+    pub(super) fn replica_heard(&mut self, now_ms: Millis, incarnation: u32) {
+        self.replicas.heard(now_ms, incarnation);
+    }
+
+    /// Every change that anything is known of.
+    pub(super) fn cells(&self) -> impl Iterator<Item = &Arc<Cell>> {
+        self.cells.values()
     }
 
     pub(super) fn replica_bye(
@@ -479,6 +583,15 @@ impl Judging {
         let incarnation = shared.settings.incarnation;
         write(shared, Kind::Process, incarnation, "", &process);
         self.processes.insert(incarnation, process);
+        for (incarnation, process) in &mut self.processes {
+            // Whoever reports is told apart from whoever had ended before by when it was heard.
+            if let Some(heard_ms) = self.replicas.reporting_heard(*incarnation)
+                && *incarnation != shared.settings.incarnation
+            {
+                process.heard_ms = heard_ms;
+                write(shared, Kind::Process, *incarnation, "", process);
+            }
+        }
         self.processes.retain(|incarnation, process| {
             let keep = now_ms < process.heard_ms.saturating_add(DORMANT_MS);
             if !keep {

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use proto::uplink::HALTS_MAX;
 use render::rollout::evidence::{self, Millis, ReportKey, Seat};
 use render::rollout::halt::CONDITIONS;
 use render::rollout::report::{
@@ -31,6 +32,8 @@ pub(super) struct State {
     pub(super) entered_ms: Option<Millis>,
     /// Who is on its Tier in this process.
     population: Option<Arc<dyn Population>>,
+    /// Digests of the `halt` blocks that it was judged by in this process, newest last.
+    judged: Vec<u64>,
     report: Option<Arc<RolloutReport>>,
     listed: Listed,
 }
@@ -50,6 +53,8 @@ pub(super) struct Facts {
     pub(super) report_key: ReportKey,
     /// Replicas that report this report key, as of the last verdict.
     pub(super) replicas: u32,
+    /// Collectors without a place yet, at other processes that report it.
+    pub(super) awaited: u64,
 }
 
 /// `tidegate_rollout_convergence_seconds` of one Rollout.
@@ -88,6 +93,7 @@ impl State {
             awaits_verdict: false,
             entered_ms: None,
             population: None,
+            judged: Vec::new(),
             report: None,
             listed: Listed::default(),
         }
@@ -96,6 +102,20 @@ impl State {
     /// The brake in force, for the `halt` block that is in head.
     pub(super) fn brake(&self) -> Option<Brake> {
         self.row.brakes.get(&self.row.halt).copied()
+    }
+
+    /// What replicas are told: digests of the `halt` blocks that were judged by, and of those whose
+    /// brake is on, the one in head first.
+    pub(super) fn told(&self) -> (Vec<u64>, Vec<u64>) {
+        let mut brakes: Vec<(bool, Option<Millis>, u64)> = (self.row.brakes.iter())
+            .map(|(halt, brake)| (*halt == self.row.halt, brake.left_ms, *halt))
+            .collect();
+        // Those that left head longest ago come last, should there be no room for all.
+        brakes.sort_unstable_by_key(|(in_head, left_ms, _)| {
+            (!in_head, left_ms.is_some(), std::cmp::Reverse(*left_ms))
+        });
+        let braked = brakes.into_iter().map(|(_, _, halt)| halt).take(HALTS_MAX);
+        (self.judged.clone(), braked.collect())
     }
 
     /// It has left head.
@@ -139,7 +159,8 @@ impl Cell {
         }
         let awaited = self.awaited(&state, now_ms);
         let tally = Tally { replicas: facts.replicas, awaited, ..self.tally() };
-        let times = State::times(facts, now_ms, self.shared().evidence_since_ms());
+        let since_ms = self.shared().judged_since_ms(now_ms);
+        let times = State::times(facts, now_ms, since_ms);
         if judge(&facts.terms, &tally, &times).kind == Kind::Abort {
             self.put_brake(&mut state, now_ms);
         }
@@ -156,9 +177,10 @@ impl Cell {
         let state = &mut *guard;
         let facts = state.facts.as_mut()?;
         facts.replicas = inputs.replicas.agreeing(&self.key().rollout, &facts.report_key);
+        facts.awaited = inputs.replicas.awaited(&self.key().rollout, &facts.report_key);
         // Whoever put the brake on may have looked at the clock after our caller did.
         let brake_ms = state.row.brakes.get(&state.row.halt).map_or(0, |brake| brake.since_ms);
-        let since_ms = self.shared().evidence_since_ms();
+        let since_ms = self.shared().judged_since_ms(now_ms);
         let now_ms = now_ms.max(brake_ms).max(since_ms).max(facts.began.soak_since_ms);
         let (mut tally, halted) = self.count(now_ms, &mut state.listed);
         let facts = state.facts.as_ref()?.clone();
@@ -173,8 +195,15 @@ impl Cell {
             verdict = judge(&facts.terms, &tally, &times);
         }
         let brake = state.brake();
-        self.set_braked(brake.is_some());
         state.awaits_verdict = false;
+        self.refresh_brake(state);
+        if !state.judged.contains(&state.row.halt) {
+            if state.judged.len() >= HALTS_MAX {
+                state.judged.remove(0);
+            }
+            state.judged.push(state.row.halt);
+            self.halts().note_state(self.shared());
+        }
 
         let key = self.key();
         let hex = |hash: &render::artefact::ContentHash| hash.to_string();
@@ -211,7 +240,13 @@ impl Cell {
             now_ms < since_ms.saturating_add(facts.terms.dark_after_ms)
         });
         let population = state.population.as_ref().filter(|_| waits);
-        population.map_or(0, |tier| tier.collectors().saturating_sub(self.followed()))
+        let here = population.map_or(0, |tier| tier.collectors().saturating_sub(self.followed()));
+        here.saturating_add(state.facts.as_ref().map_or(0, |facts| facts.awaited))
+    }
+
+    /// Who is on its Tier in this process and has no place under it yet.
+    pub(crate) fn awaits(&self, now_ms: Millis) -> u64 {
+        self.awaited(&self.state(), now_ms)
     }
 
     /// Who is on its Tier in this process, from now on.
@@ -252,13 +287,25 @@ impl Cell {
     fn put_brake(&self, state: &mut State, now_ms: Millis) {
         let halt = state.row.halt;
         state.row.brakes.entry(halt).or_insert(Brake { since_ms: now_ms, left_ms: None });
-        self.set_braked(true);
+        self.refresh_brake(state);
+        self.halts().note_state(self.shared());
         self.write_row(state, true);
         tracing::warn!(
             rollout = &*self.key().rollout,
             candidate = %self.key().candidate,
             "the abort threshold is crossed: the candidate is offered to nobody new"
         );
+    }
+
+    /// Decisions 16 and 17: whether the candidate may be offered to nobody new.
+    pub(super) fn refresh_brake(&self, state: &State) {
+        let links = &self.shared().links;
+        let braked = if self.shared().judges() {
+            state.brake().is_some() || state.awaits_verdict
+        } else {
+            self.above().is_braked(state.row.halt, links.counting(), links.synced())
+        };
+        self.set_braked(braked);
     }
 
     /// Hands the row to the store.

@@ -28,27 +28,41 @@ use tokio::sync::{Notify, watch};
 use crate::clock::{Clock, Now, Seconds};
 use crate::metrics::Metrics;
 
+mod above;
 mod cell;
 mod class;
 mod context;
+mod halts;
 mod heads;
 mod judge;
+mod links;
 mod notices;
 mod packed;
+mod registry;
 mod replicas;
 mod series;
 mod shard;
 mod sights;
 mod store;
+mod told;
+mod waiting;
 
 pub use cell::{About, Cell, Followed, Observation, RECORDS_MAX, TEXTS_MAX};
 pub use heads::{DORMANT_CELLS_MAX, DORMANT_MS};
 pub use judge::{Population, tells_the_same};
+pub use links::URGENT_MAX;
+pub use registry::{REPLICAS_CONNECTED_MAX, Refusal};
 
 use context::Seed;
 use heads::Judging;
+pub(crate) use registry::Arrival;
+pub(crate) use told::InForce;
+pub(crate) use waiting::Told;
+
 use judge::Inputs;
+use links::Links;
 use notices::Notices;
+use registry::Registry;
 use store::writer::Store;
 
 /// Time between two verdicts when what was observed asks for one at once.
@@ -150,12 +164,19 @@ struct Stored {
 pub(crate) struct Shared {
     settings: Settings,
     start: Now,
-    /// When evidence started: with the first head, since nobody can connect before it.
+    /// When evidence started: with the first head, since nobody can connect before it; of an aggregator with
+    /// the first full state.
     evidence_since_ms: AtomicU64,
+    /// Whether it did.
+    has_evidence: AtomicBool,
     seed: Seed,
     /// A verdict is wanted at once.
     wake: Notify,
     store: Option<Arc<Store>>,
+    /// Where evidence is sent to.
+    links: Links,
+    /// Counts what replicas are to be told.
+    halts: watch::Sender<u64>,
     /// Texts kept in all cells.
     texts: AtomicUsize,
     notices: Arc<Notices>,
@@ -169,6 +190,7 @@ pub struct Aggregator {
     judging: Mutex<Judging>,
     reports: ArcSwap<BTreeMap<Box<str>, Arc<RolloutReport>>>,
     proposals: Mutex<BTreeMap<Box<str>, ProposalState>>,
+    registry: Mutex<Registry>,
     changes: watch::Sender<u64>,
     /// The writer, until it is told to end.
     writer: Mutex<Option<std::thread::JoinHandle<()>>>,
@@ -195,6 +217,30 @@ impl Shared {
 
     fn evidence_since_ms(&self) -> Millis {
         self.evidence_since_ms.load(Ordering::Relaxed)
+    }
+
+    /// As a verdict takes it: while there is no evidence, it has not started.
+    fn judged_since_ms(&self, now_ms: Millis) -> Millis {
+        if self.has_evidence.load(Ordering::Relaxed) { self.evidence_since_ms() } else { now_ms }
+    }
+
+    /// A full state is here. Whether it is the first.
+    fn evidence_starts(&self, now_ms: Millis) -> bool {
+        let first = !self.has_evidence.swap(true, Ordering::Relaxed);
+        if first {
+            self.evidence_since_ms.store(now_ms, Ordering::Relaxed);
+        }
+        first
+    }
+
+    /// Whether verdicts are made here.
+    fn judges(&self) -> bool {
+        self.links.is_empty()
+    }
+
+    /// Whether replicas are told what comes of them.
+    fn tells(&self) -> bool {
+        self.settings.role == Role::Aggregator
     }
 }
 
@@ -266,13 +312,20 @@ impl Aggregator {
             }
             None => (None, None, Arc::default(), store::Loaded::default()),
         };
+        let uplinks = match settings.role {
+            Role::Replica { uplinks } => uplinks,
+            Role::Alone | Role::Aggregator => 0,
+        };
         let shared = Arc::new(Shared {
             evidence_since_ms: AtomicU64::new(aggregator_ms(now, now)),
+            has_evidence: AtomicBool::new(settings.role != Role::Aggregator),
             settings,
             start: now,
             seed: Seed([fastrand::u64(..), fastrand::u64(..)]),
             wake: Notify::new(),
             store,
+            links: Links::new(uplinks),
+            halts: watch::Sender::new(0),
             texts: AtomicUsize::new(0),
             notices,
             metrics,
@@ -284,6 +337,7 @@ impl Aggregator {
             judging: Mutex::new(judging),
             reports: ArcSwap::default(),
             proposals: Mutex::default(),
+            registry: Mutex::default(),
             changes: watch::Sender::new(0),
             writer: Mutex::new(writer),
             closed: AtomicBool::new(false),
@@ -343,8 +397,14 @@ impl Aggregator {
         let notices = self.shared.notices.sentences();
         let mut reports = BTreeMap::new();
         let mut changed = false;
+        if self.shared.links.handle_timeout(now_ms) {
+            self.refresh_brakes(&judging);
+        }
         for cell in judging.head() {
             cell.sweep(now_ms);
+            if !self.shared.judges() {
+                continue;
+            }
             let proposal = lock(&self.proposals).get(&cell.key().rollout).cloned();
             let inputs = Inputs { replicas: judging.replicas(), notices: &notices, proposal };
             if let Some((report, news)) = cell.judge(now_ms, inputs) {
@@ -395,14 +455,20 @@ impl Aggregator {
 
     /// Waits until a change is on the disk, or it is known that it will not be there soon: at most
     /// one group commit, 50 ms on a sound disk.
+    ///
+    /// On a replica: until an aggregator has it on its disk. How long that takes is up to the
+    /// network, and without a connection it lasts for ever.
     pub async fn committed(&self, ticket: Ticket) -> Durable {
+        if !self.shared.links.is_empty() {
+            return self.shared.links.committed(ticket).await;
+        }
         match &self.shared.store {
             Some(store) => store.committed(ticket).await,
             None => Durable::Memory,
         }
     }
 
-    /// Another process reports its evidence here from now on.
+    /// Another process reports its evidence here from now on: its full state is here.
     pub fn replica_hello(&self, now: Now, incarnation: u32, name: &str) {
         let now_ms = self.now_ms(now);
         let mut judging = self.judging();
@@ -410,10 +476,17 @@ impl Aggregator {
         self.shared.wake.notify_one();
     }
 
-    /// It was heard, and serves these Rollouts so.
-    pub fn replica_vouch(&self, now: Now, incarnation: u32, keys: BTreeMap<Box<str>, ReportKey>) {
+    /// It was heard, and serves these Rollouts so; for each, so many collectors of its Tier have no
+    /// place under this head yet.
+    pub fn replica_vouch(
+        &self,
+        now: Now,
+        incarnation: u32,
+        keys: BTreeMap<Box<str>, ReportKey>,
+        awaited: BTreeMap<Box<str>, u64>,
+    ) {
         let now_ms = self.now_ms(now);
-        self.judging().replica_vouch(now_ms, incarnation, keys);
+        self.judging().replica_vouch(now_ms, incarnation, keys, awaited);
     }
 
     /// It has ended: it `said` so when it was drained, or its connection broke.
@@ -424,16 +497,27 @@ impl Aggregator {
         self.shared.wake.notify_one();
     }
 
-    /// Resolves when something waits to be sent to this aggregator of a replica.
+    /// Resolves when something may wait to be sent to an aggregator, by its place in the list.
+    /// Tells no more than once, however often it happened since.
     pub async fn uplink_woken(&self, link: usize) {
-        let _ = link;
-        std::future::pending::<()>().await;
+        self.shared.links.woken(link).await;
+    }
+
+    /// About how many changes wait to be sent to an aggregator.
+    pub fn uplink_waiting(&self, link: usize) -> usize {
+        self.shared.links.waiting(link)
     }
 
     /// Changes when there is something to tell replicas: who is halted, a brake, a verdict under
     /// another `halt` block.
     pub fn halts(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
+        self.shared.halts.subscribe()
+    }
+
+    fn refresh_brakes(&self, judging: &Judging) {
+        for cell in judging.head() {
+            cell.refresh_brake(&cell.state());
+        }
     }
 
     /// Judges until the process ends.
@@ -494,4 +578,4 @@ fn aggregator_ms(start: Now, now: Now) -> Millis {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

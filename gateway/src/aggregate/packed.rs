@@ -6,7 +6,7 @@ use render::rollout::evidence::{
 
 /// Bytes of one member in a shard's slab, its identity included; what else it costs is counted by
 /// `benches/tests/evidence_size.rs`.
-pub(super) const SLOT_BYTES: usize = 107;
+pub(super) const SLOT_BYTES: usize = 108;
 
 /// Epoch (48 bits), place in the shard's list of incarnations (16 bits), number (40 bits).
 type PackedStamp = [u8; 13];
@@ -29,6 +29,8 @@ pub(super) struct Slot {
     local: u8,
     /// Folded uid of the newest open session; 0: none.
     uid: [u8; 4],
+    /// A bit per aggregator that it waits to be sent to.
+    waits: u8,
 }
 
 const _: () = assert!(size_of::<Slot>() == SLOT_BYTES && align_of::<Slot>() == 1);
@@ -53,6 +55,8 @@ impl Slot {
     pub(super) const RIVALS: u8 = 8;
     /// Nobody is in this slot.
     pub(super) const FREE: u8 = 16;
+    /// The full state that its newest session's process is sending, or sent last, had that session.
+    pub(super) const LISTED: u8 = 32;
 
     pub(super) const EMPTY: Self = Self {
         identity: [0; 16],
@@ -69,6 +73,7 @@ impl Slot {
         tries: 0,
         local: Self::FREE,
         uid: [0; 4],
+        waits: 0,
     };
 
     pub(super) fn identity(&self) -> Identity {
@@ -93,6 +98,15 @@ impl Slot {
 
     pub(super) fn set_uid(&mut self, folded: u32) {
         self.uid = folded.to_le_bytes();
+    }
+
+    /// Which aggregators it waits to be sent to.
+    pub(super) fn waits(&self) -> u8 {
+        self.waits
+    }
+
+    pub(super) fn set_waits(&mut self, links: u8) {
+        self.waits = links;
     }
 
     pub(super) fn record(&self, incarnations: &Incarnations) -> Record {

@@ -10,6 +10,8 @@ use render::rollout::report::ReplicaLine;
 
 /// Processes that are remembered beside those that report; the longest silent is forgotten first.
 pub(super) const REPLICAS_MAX: usize = 1_024;
+/// Collectors that replicas may say that they await, one and all together.
+const AWAITED_MAX: u64 = 1_000_000;
 
 /// What became of the process that a session was heard by, for classification.
 #[derive(Clone, Debug)]
@@ -17,6 +19,9 @@ pub(super) struct Owners {
     known: BTreeMap<u32, Owner>,
     /// Of a process that nobody remembers.
     unknown: Owner,
+    /// Of sessions that have ended at a process that reports or is gone, where somebody else may
+    /// have heard the collector since and could not say so.
+    ended: Option<Owner>,
 }
 
 /// One process of a replica.
@@ -28,6 +33,18 @@ struct Replica {
     /// As many reported when it was last among them, itself included.
     peers: usize,
     keys: BTreeMap<Box<str>, ReportKey>,
+    /// Collectors that have no place yet, by Rollout.
+    awaited: BTreeMap<Box<str>, u64>,
+    /// It is connected, and its full state is not here yet.
+    syncing: bool,
+}
+
+/// A time in which not every replica was heard.
+#[derive(Clone, Copy, Debug)]
+struct Blind {
+    since_ms: Millis,
+    /// `None`: it lasts.
+    until_ms: Option<Millis>,
 }
 
 /// All processes that report, or did.
@@ -37,6 +54,10 @@ pub(super) struct Replicas {
     evidence_since_ms: Millis,
     expected: usize,
     forget_ms: Millis,
+    /// Of an aggregator: when replicas were missing last.
+    blind: Option<Blind>,
+    /// Of an aggregator: as many have reported at one time as are expected.
+    was_whole: bool,
 }
 
 impl Owners {
@@ -47,11 +68,62 @@ impl Owners {
     pub(super) fn reports(&self, incarnation: u32) -> bool {
         self.of(incarnation) == Owner::Reporting
     }
+
+    /// Who speaks for a collector whose newest session has ended.
+    pub(super) fn of_ended(&self) -> Option<Owner> {
+        self.ended
+    }
 }
 
 impl Replicas {
     pub(super) fn new(evidence_since_ms: Millis, expected: u32, forget_ms: Millis) -> Self {
-        Self { known: BTreeMap::new(), evidence_since_ms, expected: expected as usize, forget_ms }
+        Self {
+            known: BTreeMap::new(),
+            evidence_since_ms,
+            expected: expected as usize,
+            forget_ms,
+            blind: None,
+            was_whole: true,
+        }
+    }
+
+    /// Those of a process that serves nobody itself: until as many report as are expected, anybody
+    /// may have been heard by one that does not.
+    pub(super) fn of_aggregator(
+        evidence_since_ms: Millis,
+        expected: u32,
+        forget_ms: Millis,
+    ) -> Self {
+        let blind = Some(Blind { since_ms: evidence_since_ms, until_ms: None });
+        Self { blind, was_whole: false, ..Self::new(evidence_since_ms, expected, forget_ms) }
+    }
+
+    /// A process is connected and sends its full state. Until that is here, it is as last known.
+    /// When it was last heard.
+    pub(super) fn connects(&mut self, now_ms: Millis, incarnation: u32, name: &str) -> Millis {
+        let replica = self.known.entry(incarnation).or_insert_with(|| Replica {
+            name: name.into(),
+            owner: Owner::Unobserved { since_ms: now_ms },
+            heard_ms: now_ms,
+            peers: 0,
+            keys: BTreeMap::new(),
+            awaited: BTreeMap::new(),
+            syncing: true,
+        });
+        let heard_ms = replica.heard_ms;
+        match replica.owner {
+            Owner::Unobserved { .. } => {}
+            Owner::Reporting | Owner::Gone { .. } | Owner::Forgotten { .. } => {
+                replica.owner = Owner::Unobserved { since_ms: heard_ms };
+            }
+        }
+        replica.syncing = true;
+        heard_ms
+    }
+
+    /// The name of a process.
+    pub(super) fn name(&self, incarnation: u32) -> Option<&str> {
+        self.known.get(&incarnation).map(|replica| &*replica.name)
     }
 
     /// A process reports from now on.
@@ -62,7 +134,10 @@ impl Replicas {
             heard_ms: now_ms,
             peers: 0,
             keys: BTreeMap::new(),
+            awaited: BTreeMap::new(),
+            syncing: false,
         });
+        replica.syncing = false;
         replica.owner = Owner::Reporting;
         replica.heard_ms = replica.heard_ms.max(now_ms);
         let peers = self.reporting();
@@ -71,7 +146,10 @@ impl Replicas {
         }
         self.settle(now_ms);
         while self.known.len() > REPLICAS_MAX + peers {
-            let silent = self.known.iter().filter(|(_, known)| known.owner != Owner::Reporting);
+            let silent = self
+                .known
+                .iter()
+                .filter(|(_, known)| known.owner != Owner::Reporting && !known.syncing);
             let Some((oldest, _)) = silent.min_by_key(|(_, known)| known.heard_ms) else { break };
             let oldest = *oldest;
             self.known.remove(&oldest);
@@ -91,20 +169,27 @@ impl Replicas {
         now_ms: Millis,
         incarnation: u32,
         keys: BTreeMap<Box<str>, ReportKey>,
+        awaited: BTreeMap<Box<str>, u64>,
     ) {
         if let Some(replica) = self.known.get_mut(&incarnation) {
             replica.heard_ms = replica.heard_ms.max(now_ms);
             replica.keys = keys;
+            replica.awaited = awaited;
         }
     }
 
     /// A process ended: it said so, or its link broke without a word.
     pub(super) fn bye(&mut self, now_ms: Millis, incarnation: u32, said: bool) {
         let Some(replica) = self.known.get_mut(&incarnation) else { return };
-        if replica.owner != Owner::Reporting {
+        if replica.owner != Owner::Reporting && !replica.syncing {
             return;
         }
-        let since_ms = replica.heard_ms.max(if said { now_ms } else { 0 });
+        replica.syncing = false;
+        let since_ms = match replica.owner {
+            _ if said => replica.heard_ms.max(now_ms),
+            Owner::Unobserved { since_ms } => since_ms,
+            Owner::Reporting | Owner::Gone { .. } | Owner::Forgotten { .. } => replica.heard_ms,
+        };
         replica.owner = if said {
             Owner::Gone { since_ms, at_ms: now_ms }
         } else {
@@ -123,6 +208,28 @@ impl Replicas {
             heard_ms: since_ms,
             peers: 1,
             keys: BTreeMap::new(),
+            awaited: BTreeMap::new(),
+            syncing: false,
+        });
+    }
+
+    /// A replica that reported to an earlier process of this aggregator, when `peers` did.
+    pub(super) fn reported_before(
+        &mut self,
+        incarnation: u32,
+        name: &str,
+        heard_ms: Millis,
+        peers: usize,
+    ) {
+        let since_ms = heard_ms.min(self.evidence_since_ms);
+        self.known.entry(incarnation).or_insert_with(|| Replica {
+            name: name.into(),
+            owner: Owner::Unobserved { since_ms },
+            heard_ms: since_ms,
+            peers,
+            keys: BTreeMap::new(),
+            awaited: BTreeMap::new(),
+            syncing: false,
         });
     }
 
@@ -148,7 +255,7 @@ impl Replicas {
     fn settle(&mut self, now_ms: Millis) -> bool {
         let reporting = self.reporting();
         let mut changed = false;
-        for replica in self.known.values_mut() {
+        for replica in self.known.values_mut().filter(|replica| !replica.syncing) {
             let Owner::Unobserved { since_ms } = replica.owner else { continue };
             if reporting >= replica.peers.max(self.expected) {
                 replica.owner = Owner::Gone { since_ms, at_ms: now_ms };
@@ -158,7 +265,47 @@ impl Replicas {
                 changed = true;
             }
         }
-        changed
+        changed | self.watch(now_ms, reporting)
+    }
+
+    /// Of an aggregator: whether everybody who could have heard a collector reports. Whether that
+    /// changed.
+    fn watch(&mut self, now_ms: Millis, reporting: usize) -> bool {
+        let Some(blind) = self.blind else { return false };
+        self.was_whole |= reporting >= self.expected;
+        // One that never reported has heard nobody for long.
+        let missing = self.known.values().filter(|known| known.peers > 0);
+        let missing_since = missing.filter_map(|known| match known.owner {
+            Owner::Unobserved { since_ms } => Some(since_ms),
+            Owner::Reporting | Owner::Gone { .. } | Owner::Forgotten { .. } => None,
+        });
+        let missing_since = missing_since.min();
+        let now_blind = match (missing_since, self.was_whole) {
+            (None, true) => None,
+            (since_ms, _) => Some(since_ms.unwrap_or(now_ms)),
+        };
+        match (now_blind, blind.until_ms) {
+            (None, None) => self.blind = Some(Blind { until_ms: Some(now_ms), ..blind }),
+            (Some(since_ms), Some(until_ms)) => {
+                // Silence from between two such times may not have been told either.
+                let apart = since_ms >= until_ms.saturating_add(self.forget_ms);
+                let since_ms = if apart { since_ms } else { blind.since_ms.min(since_ms) };
+                self.blind = Some(Blind { since_ms, until_ms: None });
+            }
+            (None, Some(_)) => return false,
+            (Some(since_ms), None) => {
+                let earlier = since_ms < blind.since_ms;
+                self.blind = Some(Blind { since_ms: blind.since_ms.min(since_ms), until_ms: None });
+                return earlier;
+            }
+        }
+        true
+    }
+
+    /// When one that reports was last heard.
+    pub(super) fn reporting_heard(&self, incarnation: u32) -> Option<Millis> {
+        let replica = self.known.get(&incarnation)?;
+        (replica.owner == Owner::Reporting).then_some(replica.heard_ms)
     }
 
     pub(super) fn reporting(&self) -> usize {
@@ -173,11 +320,27 @@ impl Replicas {
         u32::try_from(agree.count()).unwrap_or(u32::MAX)
     }
 
+    /// Collectors without a place yet, at those that report this of a Rollout.
+    pub(super) fn awaited(&self, rollout: &str, key: &ReportKey) -> u64 {
+        let agree = self.known.values().filter(|replica| {
+            replica.owner == Owner::Reporting && replica.keys.get(rollout) == Some(key)
+        });
+        let sum: u64 = agree
+            .filter_map(|replica| replica.awaited.get(rollout))
+            .map(|awaited| (*awaited).min(AWAITED_MAX))
+            .sum();
+        sum.min(AWAITED_MAX)
+    }
+
     pub(super) fn owners(&self) -> Owners {
         let since_ms = self.evidence_since_ms;
         Owners {
             known: self.known.iter().map(|(id, replica)| (*id, replica.owner)).collect(),
             unknown: Owner::Gone { since_ms, at_ms: since_ms },
+            ended: self.blind.map(|Blind { since_ms, until_ms }| match until_ms {
+                None => Owner::Unobserved { since_ms },
+                Some(at_ms) => Owner::Gone { since_ms, at_ms },
+            }),
         }
     }
 

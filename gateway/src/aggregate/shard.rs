@@ -4,7 +4,7 @@
 //! test says so): each change takes away what the member counted for and adds what it counts for
 //! now. What time alone changes is found by [`Shard::sweep`], which looks at due times only.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use hashbrown::HashTable;
@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 use super::class::Class;
 use super::context::Context;
 use super::packed::{Incarnations, Slot};
+use super::waiting::Waiting;
 
 /// Members per block of memory: so many that a block nearly fills a size class of the allocator
 /// (1,280 bytes), and so few that a Rollout of ten collectors does not cost as if it had thousands.
@@ -30,10 +31,10 @@ const _: () = assert!(size_of::<Chunk>() <= 1_280);
 
 /// What can be read of a member, kept for halted ones alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Text {
-    pub(super) label: Box<str>,
-    pub(super) version: Box<str>,
-    pub(super) error: Box<str>,
+pub(crate) struct Text {
+    pub(crate) label: Box<str>,
+    pub(crate) version: Box<str>,
+    pub(crate) error: Box<str>,
 }
 
 /// Members, in blocks that never move.
@@ -45,26 +46,30 @@ struct Chunk {
 }
 
 /// Live sessions of an identity beside its newest one, and their folded uids.
-type Rivals = SmallVec<[(Session, u32); 2]>;
+pub(super) type Rivals = SmallVec<[(Session, u32); 2]>;
 
 pub(super) struct Shard {
-    context: Arc<Context>,
-    index: HashTable<u32>,
+    pub(super) context: Arc<Context>,
+    pub(super) index: HashTable<u32>,
     #[expect(clippy::vec_box, reason = "growing must not move, nor hold twice, what is there")]
     chunks: Vec<Box<Chunk>>,
     /// Slots that were ever in use.
-    used: u32,
+    pub(super) used: u32,
     free: Vec<u32>,
-    incarnations: Incarnations,
-    tally: Tally,
+    pub(super) incarnations: Incarnations,
+    pub(super) tally: Tally,
     /// Changes with what is to be read about halted members. From 1.
-    halted_version: u64,
+    pub(super) halted_version: u64,
     /// No member is due before.
     next_due: u32,
     /// Members to be written; each once.
     dirty: Vec<u32>,
-    rivals: BTreeMap<Identity, Rivals>,
+    pub(super) rivals: BTreeMap<Identity, Rivals>,
+    /// Processes and collectors with sessions in `rivals` that the full state has not had yet.
+    pub(super) unlisted: BTreeSet<(u32, Identity)>,
     texts: BTreeMap<Identity, Text>,
+    /// For each aggregator that members are sent to.
+    pub(super) waiting: Box<[Waiting]>,
 }
 
 /// What is taken in.
@@ -75,6 +80,8 @@ pub(super) struct Change<'c> {
     /// Of the uid; never 0.
     pub(super) uid: u32,
     pub(super) no_bucket: bool,
+    /// A bit per aggregator that it is to be sent to.
+    pub(super) links: u8,
 }
 
 /// What came of a change.
@@ -94,20 +101,27 @@ pub(super) struct Effect {
     pub(super) fresh: bool,
     /// Texts are kept of it that nobody needs.
     pub(super) text_is_stale: bool,
+    /// It joined those that wait to be sent.
+    pub(super) waits: bool,
+    /// Whether it is failed now is another answer than before, or how often it was tried.
+    pub(super) halt_changed: bool,
 }
 
 /// A member as the store and the report see it.
-pub(super) struct Member<'s> {
-    pub(super) identity: Identity,
-    pub(super) record: Record,
+pub(crate) struct Member<'s> {
+    pub(crate) identity: Identity,
+    pub(crate) record: Record,
     pub(super) class: Class,
-    pub(super) no_bucket: bool,
-    pub(super) text: Option<&'s Text>,
+    pub(crate) no_bucket: bool,
+    pub(crate) text: Option<&'s Text>,
+    /// Folded uid of its newest open session; 0: none.
+    pub(crate) uid: u32,
 }
 
 impl Shard {
     pub(super) fn new(context: Arc<Context>) -> Self {
         let tally = Tally::new(context.terms.stage);
+        let waiting = std::iter::repeat_with(Waiting::default).take(context.uplinks).collect();
         Self {
             context,
             index: HashTable::new(),
@@ -120,7 +134,9 @@ impl Shard {
             next_due: u32::MAX,
             dirty: Vec::new(),
             rivals: BTreeMap::new(),
+            unlisted: BTreeSet::new(),
             texts: BTreeMap::new(),
+            waiting,
         }
     }
 
@@ -150,12 +166,16 @@ impl Shard {
         if self.incarnations.len() > INCARNATIONS_SOFT_MAX {
             self.forget_incarnations();
         }
-        let before = self.slot(at).record(&self.incarnations);
+        let slot = self.slot(at);
+        let (before, had_bucket) = (slot.record(&self.incarnations), !slot.has(Slot::NO_BUCKET));
         let mut said = *change.record;
+        let mut rivals = slot.has(Slot::RIVALS);
         if let Some(conn) = said.conn {
             self.note_session(at, before.conn, conn, change.uid);
         }
-        if self.slot(at).has(Slot::RIVALS) && before.failed_now() {
+        let shared = self.slot(at).has(Slot::RIVALS);
+        rivals |= shared;
+        if shared && before.failed_now() {
             // It is not known which of the two it failed on.
             said.applied = None;
         }
@@ -183,6 +203,12 @@ impl Shard {
         if record.failed != before.failed {
             self.halted_version += 1;
         }
+        // Which sessions live besides the newest is told with it.
+        let news = record != before
+            || had_bucket == change.no_bucket
+            || (rivals && change.record.conn.is_some());
+        let waits = change.links != 0 && (news || fresh) && self.wait(at, change.links);
+        let halt = |record: &Record| record.failed_now().then_some(record.tries);
         let open = |conn: Option<(Session, Conn)>| matches!(conn, Some((_, Conn::Open)));
         Effect {
             overflow: false,
@@ -195,6 +221,8 @@ impl Shard {
                 && !now.is_halted()
                 && record.failed == before.failed
                 && open(record.conn),
+            waits,
+            halt_changed: halt(&record) != halt(&before),
         }
     }
 
@@ -210,6 +238,7 @@ impl Shard {
             self.tally.overflow += 1;
         }
         self.classify(now_ms, at);
+        self.wait(at, change.links);
         fresh
     }
 
@@ -229,7 +258,8 @@ impl Shard {
             }
             let now = self.classify(now_ms, at);
             let record = self.slot(at).record(&self.incarnations);
-            if !now.counts() && self.may_drop(now_ms, &record) {
+            let waits = self.slot(at).waits() != 0;
+            if !now.counts() && !waits && self.may_drop(now_ms, &record) {
                 self.remove(at);
             }
         }
@@ -264,7 +294,8 @@ impl Shard {
     pub(super) fn drop_idle(&mut self) {
         for at in 0..self.used {
             let slot = self.slot(at);
-            if !slot.has(Slot::FREE) && slot.record(&self.incarnations).is_idle() {
+            let idle = slot.waits() == 0 && slot.record(&self.incarnations).is_idle();
+            if !slot.has(Slot::FREE) && idle {
                 self.remove(at);
             }
         }
@@ -331,11 +362,20 @@ impl Shard {
         }
     }
 
-    fn slot(&self, at: u32) -> &Slot {
+    pub(super) fn slot(&self, at: u32) -> &Slot {
         &self.chunks[at as usize / CHUNK].slots[at as usize % CHUNK]
     }
 
-    fn member(&self, at: u32) -> Member<'_> {
+    pub(super) fn slot_mut(&mut self, at: u32) -> &mut Slot {
+        &mut self.chunks[at as usize / CHUNK].slots[at as usize % CHUNK]
+    }
+
+    /// Where it is.
+    pub(super) fn find(&self, hash: u64, identity: Identity) -> Option<u32> {
+        self.index.find(hash, |at| self.slot(*at).identity() == identity).copied()
+    }
+
+    pub(super) fn member(&self, at: u32) -> Member<'_> {
         let chunk = &self.chunks[at as usize / CHUNK];
         let slot = &chunk.slots[at as usize % CHUNK];
         let identity = slot.identity();
@@ -345,6 +385,7 @@ impl Shard {
             class: chunk.class[at as usize % CHUNK],
             no_bucket: slot.has(Slot::NO_BUCKET),
             text: if slot.has(Slot::ABOUT) { self.texts.get(&identity) } else { None },
+            uid: slot.uid(),
         }
     }
 
@@ -396,7 +437,7 @@ impl Shard {
     }
 
     /// Counts a member as what it comes to now.
-    fn classify(&mut self, now_ms: Millis, at: u32) -> Class {
+    pub(super) fn classify(&mut self, now_ms: Millis, at: u32) -> Class {
         let chunk = &mut self.chunks[at as usize / CHUNK];
         let slot = &chunk.slots[at as usize % CHUNK];
         let mut record = slot.record(&self.incarnations);

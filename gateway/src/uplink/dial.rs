@@ -222,7 +222,7 @@ impl Dialler {
                 tracing::info!(%aggregator, "the uplink stands");
             }
             let draining = *drain.borrow();
-            let drained = draining && uplink.drain(clock.now());
+            let drained = draining && uplink.drain();
             if written == out.len() {
                 out.clear();
                 written = 0;

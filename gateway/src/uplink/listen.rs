@@ -196,7 +196,11 @@ impl Listener {
         name: Box<str>,
     ) {
         let peer = connection.remote_address();
-        let mut uplink = AggregatorUplink::new(Arc::clone(&self.aggregator), Some(name.clone()));
+        let mut uplink = AggregatorUplink::new(
+            Arc::clone(&self.aggregator),
+            Some(name.clone()),
+            self.clock.now(),
+        );
         let replicas = self.metrics.uplink_replicas.cell(&[]);
         replicas.add(1.0);
         tracing::info!(replica = %Escaped(&name), %peer, "a replica connects");
@@ -213,7 +217,7 @@ impl Listener {
                 tracing::info!(%replica, %peer, "a replica was drained, and said Bye");
                 return connection.close(VarInt::from_u32(code::DONE), b"Bye");
             }
-            Ended::Said(UplinkError::Superseded) | Ended::Lost(_) => None,
+            Ended::Said(UplinkError::Superseded | UplinkError::FiledAnew) | Ended::Lost(_) => None,
             Ended::Said(UplinkError::Silent) => Some(UplinkRefused::Silent),
             Ended::Said(UplinkError::Refuses(_) | UplinkError::Refused(_)) => {
                 Some(UplinkRefused::Refused)

@@ -7,17 +7,23 @@
 //! after [`poll_timeout`](replica::ReplicaUplink::poll_timeout), which says when `handle_timeout`
 //! has something to do. [`dial`] and [`listen`] are their sockets, with [`tls`] for who may talk.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use proto::uplink::FrameError;
+use proto::uplink::{Frame, FrameError};
+
+use crate::aggregate::Cell;
 
 pub mod aggregator;
 pub mod backoff;
+pub(crate) mod convert;
 pub mod dial;
 pub mod listen;
 pub mod meter;
 pub mod replica;
 pub mod room;
+#[cfg(test)]
+mod tests;
 pub mod tls;
 
 pub use aggregator::AggregatorUplink;
@@ -27,6 +33,8 @@ pub use replica::ReplicaUplink;
 pub const AGGREGATORS_MAX: usize = 8;
 /// Changes wait so long for others to share their batch, unless somebody waits for them.
 pub const BATCH_DELAY: Duration = Duration::from_millis(50);
+/// Time between two batches that somebody waits for.
+pub const URGENT_SPACING: Duration = Duration::from_millis(5);
 /// Batches on their way that were not acknowledged yet.
 pub const WINDOW: u64 = 16;
 /// Time between two words of an end that has nothing else to say.
@@ -51,6 +59,10 @@ pub enum UplinkError {
     /// We said why we do not talk to the peer.
     #[error("a replica was refused: {0}")]
     Refuses(String),
+    /// The replica does not know the origin of a change, and it is known here since: it begins anew,
+    /// so that all of its evidence is filed there.
+    #[error("the origin of a change is known by now; begin anew")]
+    FiledAnew,
     /// Another connection of the same replica took over.
     #[error("the replica has connected anew")]
     Superseded,
@@ -60,4 +72,36 @@ pub enum UplinkError {
     /// The peer said Bye.
     #[error("the replica was drained")]
     Bye,
+}
+
+/// A frame in words.
+fn kind_of(frame: &Frame<'_>) -> &'static str {
+    match frame {
+        Frame::Hello(_) => "Hello",
+        Frame::Welcome(_) => "Welcome",
+        Frame::Refuse(_) => "Refuse",
+        Frame::Key(_) => "Key",
+        Frame::Head(_) => "Head",
+        Frame::Alive => "Alive",
+        Frame::Records(_) => "Records",
+        Frame::Ack(_) => "Ack",
+        Frame::SyncBegin => "SyncBegin",
+        Frame::SyncEnd { .. } => "SyncEnd",
+        Frame::Halted(_) => "Halted",
+        Frame::State(_) => "State",
+        Frame::Bye => "Bye",
+    }
+}
+
+/// Where everybody is now who was in a cell.
+fn newest(cell: &Arc<Cell>) -> &Arc<Cell> {
+    let mut cell = cell;
+    while let Some(moved) = cell.moved() {
+        cell = moved;
+    }
+    cell
+}
+
+fn millis(span: Duration) -> u64 {
+    u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }

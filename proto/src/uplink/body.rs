@@ -129,9 +129,9 @@ pub(super) fn read_halted_line(rest: &mut &[u8], _: u16) -> Result<HaltedLine, F
     let key = take_key(rest)?;
     let identity = take(rest).map(u128::from_le_bytes)?;
     let [failed, tries] = take(rest)?;
-    let tries = match failed {
-        0 => None,
-        1 => Some(tries),
+    let tries = match (failed, tries) {
+        (0, 0) => None,
+        (1, tries) => Some(tries),
         _ => return Err(FrameError::Value("halted")),
     };
     Ok(HaltedLine { key, identity, tries })

@@ -21,6 +21,11 @@ fn session_holds_on_its_corpus() {
 }
 
 #[test]
+fn uplink_holds_on_its_corpus() {
+    replay("uplink", bodies::uplink::run);
+}
+
+#[test]
 fn ws_holds_on_its_corpus() {
     replay("ws", bodies::ws::run);
 }

@@ -5,6 +5,7 @@
 mod corpus;
 mod generated;
 mod peek;
+mod uplink;
 mod ws;
 mod ws_peer;
 
@@ -14,5 +15,6 @@ mod bodies {
     pub(crate) mod frame;
     pub(crate) mod peek;
     pub(crate) mod session;
+    pub(crate) mod uplink;
     pub(crate) mod ws;
 }

@@ -209,7 +209,7 @@ fn a_vanished_replica_leaves_its_collectors_unobserved_until_another_has_them() 
         }
     };
     scene.aggregator.replica_hello(at(1), 8, "other");
-    scene.aggregator.replica_vouch(at(1), 8, [(ROLLOUT.into(), key)].into());
+    scene.aggregator.replica_vouch(at(1), 8, [(ROLLOUT.into(), key)].into(), [].into());
     let session = Session { epoch_ms: START + 1_000, incarnation: 8, n: 1 };
     let theirs = Collector { number: 0, session, seat: Seat::Stage(0), foreign: false };
     scene.takes(1, theirs, Reading::To);

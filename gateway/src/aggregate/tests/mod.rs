@@ -24,7 +24,7 @@ mod restart;
 
 /// When the process starts, in milliseconds since 1970.
 const START: Millis = 1_700_000_000_000;
-const ROLLOUT: &str = "team/canary";
+pub(crate) const ROLLOUT: &str = "team/canary";
 
 fn at(seconds: u32) -> Now {
     Now { seconds: seconds + 1, unix_ms: START + u64::from(seconds) * 1_000 }
@@ -36,13 +36,13 @@ fn settings() -> Settings {
 
 /// A head with one Rollout in two stages, the first of 60 s.
 #[derive(Clone)]
-struct Head {
+pub(crate) struct Head {
     rollout: Option<ServedRollout>,
     next: String,
 }
 
 impl Head {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let stage = |percent, soak| ServedStage {
             cohort: Cohort { percent, ..Cohort::default() },
             soak: Duration::from_secs(soak),
@@ -66,7 +66,7 @@ impl Head {
         Self { rollout: Some(rollout), next: "next: 1\n".to_owned() }
     }
 
-    fn with(mut self, change: impl FnOnce(&mut ServedRollout)) -> Self {
+    pub(crate) fn with(mut self, change: impl FnOnce(&mut ServedRollout)) -> Self {
         change(self.rollout.as_mut().expect("there is a Rollout"));
         self
     }
@@ -81,7 +81,7 @@ impl Head {
         self
     }
 
-    fn snapshot(&self) -> Snapshot {
+    pub(crate) fn snapshot(&self) -> Snapshot {
         let artefact =
             |text: &str| Artefact::new(text.to_owned().into_bytes()).expect("it is not blank");
         let tier = ServedTier {
@@ -210,7 +210,7 @@ impl Scene {
     }
 }
 
-fn identity(number: u32) -> Identity {
+pub(crate) fn identity(number: u32) -> Identity {
     // Spread like a hash, so that shards and buckets are used as they are in earnest.
     Identity(u128::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835))
 }
