@@ -16,9 +16,11 @@ use tokio::task::JoinSet;
 
 /// Time until a peer that was thrown out comes again: it is as eager as it can be without being what
 /// uses up the machine.
-const AGAIN: Duration = Duration::from_millis(500);
-/// Time between two messages of a link that never reads.
-const ASKS: Duration = Duration::from_millis(50);
+const AGAIN: Duration = Duration::from_secs(2);
+/// A link that never reads asks so often at first, until no socket takes in any more, ...
+const ASKS_AT_FIRST: (u64, Duration) = (150, Duration::from_millis(20));
+/// ... and then so often.
+const ASKS: Duration = Duration::from_secs(1);
 /// Time between two peers that come.
 const SPREAD: Duration = Duration::from_micros(200);
 /// Longest that a peer waits for an upgrade that it is due.
@@ -195,7 +197,8 @@ async fn slow_reader(mut stream: TcpStream, number: u32) {
         if stream.write_all(&frame(&message.encode_to_vec())).await.is_err() {
             return;
         }
-        tokio::time::sleep(ASKS).await;
+        let (first, often) = ASKS_AT_FIRST;
+        tokio::time::sleep(if sequence_num < first { often } else { ASKS }).await;
     }
 }
 
