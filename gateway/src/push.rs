@@ -18,10 +18,18 @@ const STEP: usize = 16;
 /// The pace is kept in slices of this length, so that a burst is never longer.
 const SLICE: Duration = Duration::from_millis(10);
 
-/// Pushes each new head for ever.
+/// Pushes each new head for ever, and what a brake held back when it is released.
 pub async fn run(front: Arc<Front>) {
     let mut heads = front.server.heads();
-    while heads.changed().await.is_ok() {
+    let mut releases = front.server.aggregator().releases();
+    loop {
+        let changed = tokio::select! {
+            changed = heads.changed() => changed,
+            changed = releases.changed() => changed,
+        };
+        if changed.is_err() {
+            return;
+        }
         let started = front.clock.elapsed();
         loop {
             heads.mark_unchanged();

@@ -17,6 +17,7 @@ use super::halts::Halts;
 use super::judge::{Convergence, State};
 use super::links::Sends;
 use super::packed;
+use super::replicas::Affected;
 use super::shard::{Change, Effect, Member, Shard, Text};
 use super::store::writer::Written;
 use super::store::{CellRow, StoredRecord, file};
@@ -358,7 +359,9 @@ impl Cell {
     }
 
     pub(super) fn set_braked(&self, braked: bool) {
-        self.braked.store(braked, Ordering::Relaxed);
+        if self.braked.swap(braked, Ordering::Relaxed) && !braked {
+            self.shared.releases.send_modify(|releases| *releases += 1);
+        }
     }
 
     pub(super) fn set_convergence(&self, convergence: Option<Convergence>) {
@@ -371,6 +374,11 @@ impl Cell {
 
     /// Classifies everybody anew, unless nothing has changed.
     pub(super) fn set_context(&self, now_ms: Millis, context: Context) {
+        self.set_context_of(now_ms, context, &Affected::All);
+    }
+
+    /// The same where it is known who may be classified otherwise.
+    pub(super) fn set_context_of(&self, now_ms: Millis, context: Context, affected: &Affected) {
         let before = self.context.load_full();
         if before.terms == context.terms && Arc::ptr_eq(&before.owners, &context.owners) {
             return;
@@ -378,7 +386,7 @@ impl Cell {
         let context = Arc::new(context);
         // First, for shards that begin meanwhile.
         self.context.store(Arc::clone(&context));
-        self.each(|shard| shard.set_context(now_ms, Arc::clone(&context)));
+        self.each(|shard| shard.set_context(now_ms, Arc::clone(&context), affected));
     }
 
     pub(super) fn restore(&self, now_ms: Millis, stored: StoredRecord) {

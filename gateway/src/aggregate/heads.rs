@@ -17,7 +17,7 @@ use super::cell::Cell;
 use super::context::Context;
 use super::judge::{Convergence, Facts};
 use super::links::Reported;
-use super::replicas::{Owners, REPLICAS_MAX, Replicas};
+use super::replicas::{Affected, Owners, REPLICAS_MAX, Replicas};
 use super::sights::{Look, look};
 use super::store::{CellRow, Kind, Loaded, ProcessRow, Sight, row_key};
 use super::{Role, Shared};
@@ -568,10 +568,15 @@ impl Judging {
     }
 
     fn set_owners(&mut self, now_ms: Millis) {
-        self.owners = Arc::new(self.replicas.owners());
+        let owners = self.replicas.owners();
+        let affected = owners.affects(&self.owners);
+        if affected == Affected::Of(Vec::new()) {
+            return;
+        }
+        self.owners = Arc::new(owners);
         for cell in &self.head {
             let context = Context { owners: Arc::clone(&self.owners), ..(*cell.context()).clone() };
-            cell.set_context(now_ms, context);
+            cell.set_context_of(now_ms, context, &affected);
         }
     }
 

@@ -177,6 +177,8 @@ pub(crate) struct Shared {
     links: Links,
     /// Counts what replicas are to be told.
     halts: watch::Sender<u64>,
+    /// Counts brakes that were released.
+    releases: watch::Sender<u64>,
     /// Texts kept in all cells.
     texts: AtomicUsize,
     notices: Arc<Notices>,
@@ -326,6 +328,7 @@ impl Aggregator {
             store,
             links: Links::new(uplinks),
             halts: watch::Sender::new(0),
+            releases: watch::Sender::new(0),
             texts: AtomicUsize::new(0),
             notices,
             metrics,
@@ -512,6 +515,12 @@ impl Aggregator {
     /// another `halt` block.
     pub fn halts(&self) -> watch::Receiver<u64> {
         self.shared.halts.subscribe()
+    }
+
+    /// Changes when a brake of this process was released: by a verdict under another `halt` block,
+    /// or by the first word of an aggregator. Who waits for the candidate may be offered it then.
+    pub fn releases(&self) -> watch::Receiver<u64> {
+        self.shared.releases.subscribe()
     }
 
     fn refresh_brakes(&self, judging: &Judging) {

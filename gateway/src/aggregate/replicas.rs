@@ -13,6 +13,15 @@ pub(super) const REPLICAS_MAX: usize = 1_024;
 /// Collectors that replicas may say that they await, one and all together.
 const AWAITED_MAX: u64 = 1_000_000;
 
+/// Who may be classified otherwise than before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Affected {
+    /// Everybody.
+    All,
+    /// Whose newest session is of one of these processes.
+    Of(Vec<u32>),
+}
+
 /// What became of the process that a session was heard by, for classification.
 #[derive(Clone, Debug)]
 pub(super) struct Owners {
@@ -67,6 +76,19 @@ impl Owners {
 
     pub(super) fn reports(&self, incarnation: u32) -> bool {
         self.of(incarnation) == Owner::Reporting
+    }
+
+    /// Whom it makes a difference to that these came instead of `before`.
+    pub(super) fn affects(&self, before: &Self) -> Affected {
+        if self.ended != before.ended || self.unknown != before.unknown {
+            return Affected::All;
+        }
+        let known = self.known.keys().chain(before.known.keys());
+        let mut changed: Vec<u32> =
+            known.filter(|process| self.of(**process) != before.of(**process)).copied().collect();
+        changed.sort_unstable();
+        changed.dedup();
+        Affected::Of(changed)
     }
 
     /// Who speaks for a collector whose newest session has ended.

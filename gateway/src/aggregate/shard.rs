@@ -15,6 +15,7 @@ use smallvec::SmallVec;
 use super::class::Class;
 use super::context::Context;
 use super::packed::{Incarnations, Slot};
+use super::replicas::Affected;
 use super::waiting::Waiting;
 
 /// Members per block of memory: so many that a block nearly fills a size class of the allocator
@@ -266,7 +267,16 @@ impl Shard {
     }
 
     /// Counts everybody anew, under another stage, other times or other owners.
-    pub(super) fn set_context(&mut self, now_ms: Millis, context: Arc<Context>) {
+    pub(super) fn set_context(
+        &mut self,
+        now_ms: Millis,
+        context: Arc<Context>,
+        affected: &Affected,
+    ) {
+        if let Affected::Of(processes) = affected {
+            self.set_owners(now_ms, context, processes);
+            return;
+        }
         self.rivals.retain(|_, rivals| {
             rivals.retain(|(session, _)| context.owners.reports(session.incarnation));
             !rivals.is_empty()
@@ -288,6 +298,40 @@ impl Shard {
                 self.classify(now_ms, at);
             }
         }
+    }
+
+    /// Counts those anew whose newest session is of one of these processes.
+    fn set_owners(&mut self, now_ms: Millis, context: Arc<Context>, processes: &[u32]) {
+        self.context = context;
+        for at in 0..self.used {
+            let slot = self.slot(at);
+            let conn = slot.record(&self.incarnations).conn;
+            let affected =
+                conn.is_some_and(|(session, _)| processes.contains(&session.incarnation));
+            if !slot.has(Slot::FREE) && (affected || slot.has(Slot::RIVALS)) {
+                self.forget_silent_rivals(at);
+                self.classify(now_ms, at);
+            }
+        }
+        self.halted_version += 1;
+    }
+
+    /// Sessions of a process that does not report are not known to live.
+    fn forget_silent_rivals(&mut self, at: u32) {
+        if !self.slot(at).has(Slot::RIVALS) {
+            return;
+        }
+        let identity = self.slot(at).identity();
+        let Some(rivals) = self.rivals.get_mut(&identity) else { return };
+        let before = rivals.len() as u64 + 1;
+        let owners = &self.context.owners;
+        rivals.retain(|(session, _)| owners.reports(session.incarnation));
+        let left = if rivals.is_empty() { 0 } else { rivals.len() as u64 + 1 };
+        if left == 0 {
+            self.rivals.remove(&identity);
+        }
+        self.tally.duplicates = self.tally.duplicates + left - before;
+        self.slot_mut(at).set(Slot::RIVALS, left > 0);
     }
 
     /// Drops every idle record: the change has left head.
