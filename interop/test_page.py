@@ -154,10 +154,11 @@ class Page(unittest.TestCase):
 
         for scheme in ("light", "dark"):
             browser.prefer(prefers_color_scheme=scheme, prefers_reduced_motion="reduce")
-            browser.size(1280, 900)
-            browser.run("scrollTo(0, 0)")
-            self.keep(browser, f"status-page-{scheme}")
+            browser.run("document.activeElement.parentElement.open = true")
             self.assert_accessible(browser)
+            browser.run("document.activeElement.parentElement.open = false; scrollTo(0, 0)")
+            browser.size(1280, 960)
+            self.keep(browser, f"status-page-{scheme}")
         self.assertNotEqual(
             browser.run("return getComputedStyle(document.body.parentElement).backgroundColor"), "rgb(243, 244, 246)"
         )

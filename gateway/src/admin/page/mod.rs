@@ -14,6 +14,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use sha2::{Digest, Sha256};
 use tokio::sync::Mutex;
+use tokio::task::JoinError;
 
 use super::Admin;
 use crate::tokens::new::hex;
@@ -50,7 +51,7 @@ pub(super) const POLICY: &str = "default-src 'none'; style-src 'self'; script-sr
 
 /// The newest page.
 #[derive(Default)]
-pub struct Newest(Mutex<Option<Made>>);
+pub struct Newest(Arc<Mutex<Option<Made>>>);
 
 impl fmt::Debug for Newest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -58,8 +59,33 @@ impl fmt::Debug for Newest {
     }
 }
 
+impl Newest {
+    /// The page, drawn with `draw` on a thread of its own unless it is [`FRESH`] at `now`. Whoever
+    /// comes meanwhile waits for it, and whoever leaves meanwhile stops nothing: two are never drawn
+    /// at one time.
+    async fn get(
+        &self,
+        now: Duration,
+        draw: impl FnOnce() -> view::Page + Send + 'static,
+    ) -> Result<Made, JoinError> {
+        let mut newest = Arc::clone(&self.0).lock_owned().await;
+        if let Some(made) = &*newest
+            && now.saturating_sub(made.at) < FRESH
+        {
+            return Ok(made.clone());
+        }
+        tokio::task::spawn_blocking(move || {
+            let drawn = draw();
+            let made = Made { at: now, tag: tag(&drawn), body: drawn.html.into() };
+            *newest = Some(made.clone());
+            made
+        })
+        .await
+    }
+}
+
 /// A page as it is sent.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 struct Made {
     /// Since the process started.
     at: Duration,
@@ -70,7 +96,11 @@ struct Made {
 
 /// `/` for browsers.
 pub async fn page(admin: &Arc<Admin>, headers: &HeaderMap) -> Response {
-    let made = match newest(admin).await {
+    let drawn = {
+        let admin = Arc::clone(admin);
+        move || draw(&admin)
+    };
+    let made = match admin.page.get(admin.clock.elapsed(), drawn).await {
         Ok(made) => made,
         Err(error) => {
             tracing::error!(%error, "the status page was not drawn");
@@ -127,24 +157,6 @@ pub(super) fn sent(body: impl Into<Bytes>) -> Response {
         (OPENER, "same-origin"),
     ];
     (headers, body.into()).into_response()
-}
-
-/// Whoever comes while a page is drawn waits for it.
-async fn newest(admin: &Arc<Admin>) -> Result<Made, tokio::task::JoinError> {
-    let mut newest = admin.page.0.lock().await;
-    let now = admin.clock.elapsed();
-    if let Some(made) = &*newest
-        && now.saturating_sub(made.at) < FRESH
-    {
-        return Ok(made.clone());
-    }
-    let drawn = {
-        let admin = Arc::clone(admin);
-        tokio::task::spawn_blocking(move || draw(&admin)).await?
-    };
-    let made = Made { at: now, tag: tag(&drawn), body: drawn.html.into() };
-    *newest = Some(made.clone());
-    Ok(made)
 }
 
 fn tag(page: &view::Page) -> HeaderValue {

@@ -1,9 +1,12 @@
 //! The page does not grow with what it is drawn from.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
 use render::rollout::report::HALTED_MAX;
 
 use super::*;
-use crate::admin::page::{CARDS_MAX, PAGE_BYTES_MAX, TIERS_MAX};
+use crate::admin::page::{CARDS_MAX, FRESH, Newest, PAGE_BYTES_MAX, TIERS_MAX};
 
 /// So many Rollouts and Tiers, each as long as it can be made.
 fn crowd(rollouts: usize, tiers: usize) -> Scene {
@@ -53,6 +56,33 @@ fn a_thousand_rollouts_and_ten_thousand_tiers_make_no_larger_page_than_some() {
     let (some, many) = (crowd(50, 300).draw().html, crowd(1_000, 10_000).draw().html);
     assert!(many.len() < PAGE_BYTES_MAX, "{}", many.len());
     assert!(many.len() < some.len() + 1_000, "{} and {}", many.len(), some.len());
+}
+
+#[tokio::test]
+async fn a_page_is_drawn_once_a_second_however_many_look_and_leave() {
+    let (newest, drawn) = (Newest::default(), Arc::new(AtomicUsize::new(0)));
+    let draw = || {
+        let drawn = Arc::clone(&drawn);
+        move || {
+            drawn.fetch_add(1, Ordering::Relaxed);
+            Scene::new([]).draw()
+        }
+    };
+    let start = Duration::from_secs(7);
+    // Begun, and then nobody waits for it any more.
+    let mut left = Box::pin(newest.get(start, draw()));
+    std::future::poll_fn(|cx| {
+        let _ = left.as_mut().poll(cx);
+        std::task::Poll::Ready(())
+    })
+    .await;
+    drop(left);
+    for after in [0, 1, 999] {
+        newest.get(start + Duration::from_millis(after), draw()).await.unwrap();
+    }
+    assert_eq!(drawn.load(Ordering::Relaxed), 1);
+    newest.get(start + FRESH, draw()).await.unwrap();
+    assert_eq!(drawn.load(Ordering::Relaxed), 2);
 }
 
 #[test]
