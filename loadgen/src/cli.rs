@@ -91,6 +91,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "ADDRESS")]
     source: Option<IpAddr>,
 
+    /// Authority to believe, PEM, for wss:// and https://
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+
     /// Compress the bodies of HTTP requests
     #[arg(long)]
     gzip: bool,
@@ -484,6 +488,7 @@ impl Arguments {
             ("--gzip", self.gzip),
             ("--expect-changes", self.expect_changes > 0),
             ("--source", self.source.is_some()),
+            ("--ca", self.ca.is_some()),
             ("--allow-lost-links", self.allow_lost_links),
         ] {
             if given {
@@ -529,6 +534,7 @@ impl Arguments {
         Config {
             transport: self.transport,
             source: self.source,
+            ca: self.ca,
             plan: self.plan,
             heartbeat: self.heartbeat,
             connect_rate: self.connect_rate.unwrap_or(defaults.connect_rate),

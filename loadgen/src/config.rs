@@ -15,10 +15,12 @@ pub const COLLECTORS_MAX: u32 = 19_900;
 pub struct Config {
     /// How many collectors, 1..=[`COLLECTORS_MAX`].
     pub collectors: u32,
-    /// `ws://host:port/path` or `http://…`.
+    /// `ws://host:port/path`, `http://…`, `wss://…` or `https://…`.
     pub endpoint: String,
     /// Overrides what the URL's scheme says.
     pub transport: Option<Transport>,
+    /// Whom to believe, PEM; needed for `wss://` and `https://`, and only for those.
+    pub ca: Option<PathBuf>,
     /// Local address to connect from.
     pub source: Option<IpAddr>,
     /// The estate, authored and rendered, that the server serves.
@@ -55,6 +57,7 @@ impl Config {
             endpoint: endpoint.into(),
             transport: None,
             source: None,
+            ca: None,
             estate: estate.into(),
             plan: None,
             heartbeat: None,

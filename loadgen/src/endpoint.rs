@@ -2,10 +2,13 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::time::Duration;
 
 use hyper::Uri;
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpSocket;
+
+use crate::tls::{Stream, Trust};
 
 /// How collectors talk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Serialize)]
@@ -30,6 +33,10 @@ pub struct Endpoint {
     pub transport: Transport,
     /// From where, if not from wherever the kernel says.
     pub source: Option<IpAddr>,
+    /// The URL asks for TLS.
+    pub secure: bool,
+    /// Whom to believe then; see [`Endpoint::trusting`].
+    trust: Option<Trust>,
 }
 
 /// How long a connection and its handshake may take each.
@@ -47,17 +54,16 @@ impl Endpoint {
         source: Option<IpAddr>,
     ) -> Result<Self, String> {
         let uri: Uri = url.parse().map_err(|error| format!("{url} is not a URL: {error}"))?;
-        let own = match uri.scheme_str() {
-            Some("ws") => Transport::Ws,
-            Some("http") => Transport::Http,
-            Some("wss" | "https") => {
-                return Err(format!("{url}: loadgen speaks plain text only, use ws:// or http://"));
-            }
-            _ => return Err(format!("{url} must begin with ws:// or http://")),
+        let (own, secure) = match uri.scheme_str() {
+            Some("ws") => (Transport::Ws, false),
+            Some("http") => (Transport::Http, false),
+            Some("wss") => (Transport::Ws, true),
+            Some("https") => (Transport::Http, true),
+            _ => return Err(format!("{url} must begin with ws://, http://, wss:// or https://")),
         };
         let host = uri.host().filter(|host| !host.is_empty());
         let host = host.ok_or_else(|| format!("{url} has no host"))?;
-        let port = uri.port_u16().unwrap_or(80);
+        let port = uri.port_u16().unwrap_or(if secure { 443 } else { 80 });
         let mut addresses = tokio::net::lookup_host((host.trim_matches(['[', ']']), port))
             .await
             .map_err(|error| format!("{host} cannot be resolved: {error}"))?;
@@ -72,11 +78,30 @@ impl Endpoint {
             address,
             transport: transport.unwrap_or(own),
             source,
+            secure,
+            trust: None,
         })
     }
 
-    /// One TCP connection, without delay of small segments.
-    pub(crate) async fn connect(&self) -> io::Result<TcpStream> {
+    /// The same, believing the authorities in a PEM file.
+    ///
+    /// # Errors
+    ///
+    /// A sentence: TLS and no file, a file and no TLS, or what is wrong with the file.
+    pub fn trusting(mut self, ca: Option<&Path>) -> Result<Self, String> {
+        self.trust = match (self.secure, ca) {
+            (false, None) => None,
+            (true, Some(ca)) => Some(Trust::load(ca)?),
+            (true, None) => {
+                return Err("wss:// and https:// need --ca FILE, the authority to believe".into());
+            }
+            (false, Some(_)) => return Err("--ca is for wss:// and https://".into()),
+        };
+        Ok(self)
+    }
+
+    /// One connection, without delay of small segments; under TLS if the URL asks for it.
+    pub(crate) async fn connect(&self) -> io::Result<Stream> {
         let socket =
             if self.address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
         if let Some(source) = self.source {
@@ -86,7 +111,16 @@ impl Endpoint {
             .await
             .map_err(|_| io::Error::from(io::ErrorKind::TimedOut))??;
         stream.set_nodelay(true)?;
-        Ok(stream)
+        match &self.trust {
+            None if self.secure => {
+                Err(io::Error::new(io::ErrorKind::InvalidInput, "TLS, and nobody to believe"))
+            }
+            None => Ok(Stream::Plain(stream)),
+            Some(trust) => {
+                let host = self.authority.rsplit_once(':').map_or("", |(host, _)| host);
+                trust.connect(host, stream).await
+            }
+        }
     }
 }
 
@@ -101,7 +135,12 @@ mod tests {
         assert_eq!((endpoint.path.as_str(), endpoint.transport), ("/v1/opamp", Transport::Ws));
         let http = Endpoint::resolve("ws://127.0.0.1:1/x", Some(Transport::Http), None);
         assert_eq!(http.await.unwrap().transport, Transport::Http);
-        for url in ["", "127.0.0.1:4320", "wss://127.0.0.1/", "ftp://127.0.0.1/", "ws:///x"] {
+        let secure = Endpoint::resolve("wss://127.0.0.1/", None, None).await.unwrap();
+        assert_eq!((secure.authority.as_str(), secure.secure), ("127.0.0.1:443", true));
+        assert!(secure.clone().connect().await.is_err() && secure.trusting(None).is_err());
+        let plain = Endpoint::resolve("ws://127.0.0.1/", None, None).await.unwrap();
+        assert!(plain.trusting(Some(Path::new("ca.pem"))).is_err());
+        for url in ["", "127.0.0.1:4320", "ftp://127.0.0.1/", "ws:///x"] {
             assert!(Endpoint::resolve(url, None, None).await.is_err(), "{url}");
         }
     }

@@ -126,6 +126,7 @@ impl Running {
         }
         let endpoint = Endpoint::resolve(&config.endpoint, config.transport, config.source)
             .await
+            .and_then(|endpoint| endpoint.trusting(config.ca.as_deref()))
             .map_err(|text| RunError::Usage(format!("--endpoint: {text}")))?;
         let estate = config.estate.clone();
         let opened = tokio::task::spawn_blocking(move || Watcher::open(&estate)).await;

@@ -40,6 +40,7 @@ mod shared;
 mod swarm;
 #[cfg(test)]
 mod testing;
+pub mod tls;
 mod watch;
 mod wheel;
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::{SinkExt, StreamExt};
-use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;
@@ -19,8 +18,9 @@ use crate::agent::Sent;
 use crate::endpoint::CONNECT_TIMEOUT;
 use crate::faults::Vanishing;
 use crate::ledger::Noted;
+use crate::tls::Stream;
 
-pub(super) type Socket = WebSocketStream<TcpStream>;
+pub(super) type Socket = WebSocketStream<Stream>;
 
 /// gorilla's write buffer: opamp-go sends longer messages in frames of this size (serving.md 3.1).
 const FRAME_MAX: usize = 4_096;
@@ -162,7 +162,7 @@ async fn vanish(mut socket: Box<Socket>, how: Vanishing) -> Option<Box<Socket>> 
         }
         Vanishing::Kill => {
             // Without it, dropping says FIN: that is as abrupt as it gets then.
-            let _ = socket2::SockRef::from(socket.get_ref()).set_linger(Some(Duration::ZERO));
+            let _ = socket2::SockRef::from(socket.get_ref().tcp()).set_linger(Some(Duration::ZERO));
         }
     }
     None

@@ -8,6 +8,7 @@ use loadgen::{Config, Report, RunError, Running, Transport};
 use tokio::sync::oneshot;
 
 use super::DrillError;
+use super::certificates::Certificates;
 
 /// Where WebSocket collectors come from.
 pub(super) const WEBSOCKETS: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 2, 1));
@@ -32,14 +33,18 @@ impl Collectors {
         transport: Transport,
         route: SocketAddr,
         estate: &Path,
+        certificates: Option<&Certificates>,
     ) -> Result<Self, DrillError> {
-        let (scheme, source) = match transport {
-            Transport::Ws => ("ws", WEBSOCKETS),
-            Transport::Http => ("http", POLLERS),
+        let (scheme, source) = match (transport, certificates) {
+            (Transport::Ws, None) => ("ws", WEBSOCKETS),
+            (Transport::Ws, Some(_)) => ("wss", WEBSOCKETS),
+            (Transport::Http, None) => ("http", POLLERS),
+            (Transport::Http, Some(_)) => ("https", POLLERS),
         };
         let config = Config {
             transport: Some(transport),
             source: Some(source),
+            ca: certificates.map(|made| made.authority.clone()),
             heartbeat: Some(HEARTBEAT),
             connect_rate: 200.0,
             timeout: SETTLE_MAX,

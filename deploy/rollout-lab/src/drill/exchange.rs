@@ -1,14 +1,16 @@
-//! One OpAMP exchange over plain HTTP, with every step's time: what a probe does.
+//! One OpAMP exchange over HTTP, plain or under TLS, with every step's time: what a probe does.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use bytes::Bytes;
+use loadgen::tls::Stream;
 use prost::Message;
 use proto::opamp::{AgentToServer, ServerToAgent};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
+use super::certificates::Target;
 use super::clock::{Clock, Nanos};
 use super::records::Outcome;
 
@@ -42,7 +44,7 @@ pub struct Seen {
 pub async fn exchange(
     clock: Clock,
     source: IpAddr,
-    to: SocketAddr,
+    target: &Target,
     uid: [u8; 16],
     sequence: u64,
 ) -> Seen {
@@ -62,7 +64,7 @@ pub async fn exchange(
         ..AgentToServer::default()
     };
     let message = message.encode_to_vec();
-    let asked = ask(clock, source, to, &message, &mut seen);
+    let asked = ask(clock, source, target, &message, &mut seen);
     let outcome = match tokio::time::timeout(ANSWER_MAX, asked).await {
         Ok(Ok(answer)) => judge(&answer, &uid, &mut seen.answer),
         Ok(Err(error)) if error.kind() == std::io::ErrorKind::ConnectionRefused => Outcome::Refused,
@@ -78,15 +80,20 @@ pub async fn exchange(
 async fn ask(
     clock: Clock,
     source: IpAddr,
-    to: SocketAddr,
+    target: &Target,
     body: &[u8],
     seen: &mut Seen,
 ) -> std::io::Result<Vec<u8>> {
     let socket = TcpSocket::new_v4()?;
     socket.bind(SocketAddr::new(source, 0))?;
-    let mut stream = socket.connect(to).await?;
+    let to = target.to;
+    let stream = socket.connect(to).await?;
     seen.connected_ns = clock.now();
     seen.port = stream.local_addr()?.port();
+    let mut stream = match &target.trust {
+        None => Stream::Plain(stream),
+        Some(trust) => trust.connect(target.host(), stream).await?,
+    };
     let head = format!(
         "POST /v1/opamp HTTP/1.1\r\nHost: {to}\r\nContent-Type: application/x-protobuf\r\n\
 Content-Length: {}\r\nConnection: close\r\n\r\n",
@@ -96,15 +103,21 @@ Content-Length: {}\r\nConnection: close\r\n\r\n",
     read_all(clock, &mut stream, seen).await
 }
 
-async fn read_all(
-    clock: Clock,
-    stream: &mut TcpStream,
-    seen: &mut Seen,
-) -> std::io::Result<Vec<u8>> {
+async fn read_all(clock: Clock, stream: &mut Stream, seen: &mut Seen) -> std::io::Result<Vec<u8>> {
     let mut answer = Vec::new();
     let mut buffer = [0; 4096];
     loop {
-        let count = stream.read(&mut buffer).await?;
+        let count = match stream.read(&mut buffer).await {
+            Ok(count) => count,
+            // The length of an answer is in its head: a peer that ends TLS without a word has still
+            // sent it.
+            Err(error)
+                if error.kind() == std::io::ErrorKind::UnexpectedEof && !answer.is_empty() =>
+            {
+                0
+            }
+            Err(error) => return Err(error),
+        };
         if count == 0 {
             let empty = std::io::ErrorKind::ConnectionReset;
             return if answer.is_empty() { Err(empty.into()) } else { Ok(answer) };

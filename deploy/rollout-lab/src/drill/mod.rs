@@ -5,10 +5,12 @@
 //! connections by an epoch-numbered table; loadgen's collectors stay connected through it; probes ask
 //! on a fixed schedule. Raw records are written first, the summary is derived from them alone.
 
+mod certificates;
 mod clock;
 mod collectors;
 mod criteria;
 mod exchange;
+mod fault;
 mod files;
 mod picture;
 mod probing;
@@ -18,13 +20,16 @@ mod route;
 mod run;
 mod series;
 mod supervise;
+mod view;
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+pub use certificates::Target;
 pub use clock::{Clock, Nanos};
 pub use criteria::{Criterion, Levels, Summary, judge};
 pub use exchange::{ANSWER_MAX, Seen, exchange};
+pub use fault::{Expected, Fault};
 pub use files::{
     CollectorsFound, Environment, HeadFound, Raw, Spread, is_finished, read, recompute, write,
 };
@@ -58,75 +63,6 @@ pub fn variant_name(variant: Variant) -> &'static str {
     match variant {
         Variant::Rollout => "rollout",
         Variant::Rollback => "rollback",
-    }
-}
-
-/// What is done wrong on purpose: a drill that cannot fail shows nothing.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Fault {
-    /// SIGKILL in place of a drain.
-    KillInsteadOfDrain,
-    /// The listener closes before the route knows.
-    CloseBeforeUnroute,
-    /// A target is routable before it listens.
-    ReadyBeforeBind,
-    /// A target dies a second after it was healthy.
-    CrashAfterReady,
-    /// A drained gateway closes all its links at once.
-    CloseAllAtOnce,
-    /// The route draws evenly in place of taking the least loaded.
-    UniformRouting,
-    /// The prober is held for 200 ms: void, neither passed nor failed.
-    ProberPaused,
-    /// Somebody else answers on the route for a while.
-    ForgedAnswer,
-    /// The fourth slot never comes: waits, and is reported.
-    NoSurgeSlot,
-}
-
-impl Fault {
-    /// All of them.
-    pub const ALL: [Self; 9] = [
-        Self::KillInsteadOfDrain,
-        Self::CloseBeforeUnroute,
-        Self::ReadyBeforeBind,
-        Self::CrashAfterReady,
-        Self::CloseAllAtOnce,
-        Self::UniformRouting,
-        Self::ProberPaused,
-        Self::ForgedAnswer,
-        Self::NoSurgeSlot,
-    ];
-
-    /// The word on the command line.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::KillInsteadOfDrain => "kill-instead-of-drain",
-            Self::CloseBeforeUnroute => "close-before-unroute",
-            Self::ReadyBeforeBind => "ready-before-bind",
-            Self::CrashAfterReady => "crash-after-ready",
-            Self::CloseAllAtOnce => "close-all-at-once",
-            Self::UniformRouting => "uniform-routing",
-            Self::ProberPaused => "prober-paused",
-            Self::ForgedAnswer => "forged-answer",
-            Self::NoSurgeSlot => "no-surge-slot",
-        }
-    }
-
-    /// The verdict that a drill with this fault must come to.
-    pub fn expected(self) -> Verdict {
-        match self {
-            Self::KillInsteadOfDrain
-            | Self::CloseBeforeUnroute
-            | Self::ReadyBeforeBind
-            | Self::CrashAfterReady
-            | Self::CloseAllAtOnce
-            | Self::UniformRouting
-            | Self::ForgedAnswer => Verdict::Failed,
-            Self::ProberPaused => Verdict::Void,
-            Self::NoSurgeSlot => Verdict::Waiting,
-        }
     }
 }
 

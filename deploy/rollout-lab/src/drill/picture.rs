@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::clock::Nanos;
-use super::criteria::{View, is_websocket, moves};
 use super::files::Raw;
 use super::records::Recorded;
+use super::view::{View, is_websocket, moves};
 use crate::plot::{Panel, Series, svg};
 
 /// Time that one position stands for.

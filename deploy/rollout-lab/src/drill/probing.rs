@@ -12,6 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
 
+use super::certificates::Target;
 use super::clock::{Clock, Nanos};
 use super::exchange::exchange;
 use super::records::{Outcome, Probe, Tape};
@@ -49,7 +50,7 @@ impl Probing {
     ///
     /// # Errors
     /// When there is no thread.
-    pub fn start(clock: Clock, tape: Tape, route: SocketAddr, seed: u64) -> std::io::Result<Self> {
+    pub fn start(clock: Clock, tape: Tape, route: Target, seed: u64) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
             clock,
             tape,
@@ -92,7 +93,7 @@ impl Probing {
     }
 }
 
-async fn run(shared: Arc<Shared>, route: SocketAddr, seed: u64) -> std::io::Result<()> {
+async fn run(shared: Arc<Shared>, route: Target, seed: u64) -> std::io::Result<()> {
     let echo = TcpListener::bind(("127.0.0.1", 0)).await?;
     let echo_at = echo.local_addr()?;
     let (echo_stop, echo_stopped) = std::sync::mpsc::channel::<()>();
@@ -109,7 +110,7 @@ async fn run(shared: Arc<Shared>, route: SocketAddr, seed: u64) -> std::io::Resu
         let uid = rng.u128(..).to_be_bytes();
         let name = format!("route-{number}");
         let phase = begin + period * u64::from(number) / u64::from(STREAMS);
-        streams.spawn(stream(Arc::clone(&shared), name, route, uid, phase, period));
+        streams.spawn(stream(Arc::clone(&shared), name, route.clone(), uid, phase, period));
     }
     streams.spawn(control(Arc::clone(&shared), echo_at, begin + period / 8));
     let mut direct: BTreeMap<String, tokio::task::AbortHandle> = BTreeMap::new();
@@ -127,7 +128,8 @@ async fn run(shared: Arc<Shared>, route: SocketAddr, seed: u64) -> std::io::Resu
             let uid = rng.u128(..).to_be_bytes();
             let (stream_name, begin) = (format!("direct-{}", place.key()), shared.clock.now());
             let period = nanos(DIRECT_PERIOD);
-            let task = stream(Arc::clone(&shared), stream_name, address, uid, begin, period);
+            let target = route.at(address);
+            let task = stream(Arc::clone(&shared), stream_name, target, uid, begin, period);
             place.insert(streams.spawn(task));
         }
         let hold = shared.hold.swap(0, Ordering::Relaxed);
@@ -151,7 +153,7 @@ fn nanos(duration: Duration) -> Nanos {
 async fn stream(
     shared: Arc<Shared>,
     name: String,
-    to: SocketAddr,
+    target: Target,
     uid: [u8; 16],
     begin: Nanos,
     period: Nanos,
@@ -161,8 +163,9 @@ async fn stream(
         let intended_ns = begin + period * seq;
         tokio::time::sleep_until(shared.clock.instant(intended_ns)).await;
         let (shared, stream) = (Arc::clone(&shared), name.clone());
+        let target = target.clone();
         under_way.spawn(async move {
-            let seen = exchange(shared.clock, SOURCE, to, uid, seq).await;
+            let seen = exchange(shared.clock, SOURCE, &target, uid, seq).await;
             shared.tape.probe(Probe {
                 stream,
                 seq,

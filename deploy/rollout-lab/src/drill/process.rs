@@ -10,6 +10,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
 
 use super::DrillError;
+use super::certificates::Certificates;
 
 /// Longest from its start to its announcement.
 const START_MAX: Duration = Duration::from_secs(30);
@@ -31,6 +32,10 @@ pub(super) struct Launch<'l> {
     pub(super) estate: &'l Path,
     pub(super) label: &'l str,
     pub(super) listen: SocketAddr,
+    /// Serve under TLS.
+    pub(super) certificates: Option<&'l Certificates>,
+    /// Somebody else may listen there as well.
+    pub(super) reuse_port: bool,
     pub(super) drain_delay: Duration,
     pub(super) drain: Duration,
     /// Where its stderr goes.
@@ -47,14 +52,20 @@ impl Gateway {
                 command.env_remove(name);
             }
         }
+        if let Some(made) = launch.certificates {
+            command.arg("serve").arg("--tls-cert").arg(&made.certificate);
+            command.arg("--tls-key").arg(&made.key);
+        } else {
+            command.arg("serve");
+        }
         let millis = |duration: Duration| format!("{}ms", duration.as_millis());
         let mut child = command
-            .arg("serve")
             .arg("--estate")
             .arg(launch.estate)
             .args(["--listen", &launch.listen.to_string(), "--admin", "127.0.0.1:0"])
             .args(["--instance-label", launch.label, "--fetch-interval", "500ms"])
             .args(["--drain-delay", &millis(launch.drain_delay), "--drain", &millis(launch.drain)])
+            .args(launch.reuse_port.then_some("--reuse-port"))
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(log)

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use loadgen::Transport;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::time::sleep;
 
+use super::certificates::Certificates;
 use super::clock::{Clock, Nanos};
 use super::collectors::Collectors;
 use super::criteria::Summary;
@@ -29,6 +30,14 @@ use crate::store::Heartbeat;
 const LIMITS: Limits = Limits { max_unavailable: 0, max_surge: 1 };
 /// Until the first gateways are healthy.
 const START_MAX: Duration = Duration::from_secs(60);
+/// Longest that a deployment may take to fail, and a rollback to succeed.
+const FAILING_MAX: Duration = Duration::from_secs(20);
+/// Seconds after a failure in which the reconciler does what it does.
+const AFTER_FAILURE_S: u64 = 5;
+/// The version that is tried after the first has failed.
+const SECOND_ATTEMPT: &str = "nginx:1.29-alpine";
+/// For how long a second listener holds connections: less than a probe waits for its answer.
+const QUEUED: Duration = Duration::from_millis(200);
 /// Seconds without progress that the model reports, in a drill.
 const PROGRESS_SECONDS: i64 = 10;
 
@@ -52,11 +61,19 @@ pub async fn run(options: &Options) -> Result<Summary, DrillError> {
         Choice::LeastSessions
     };
     let route = Arc::new(Route::open(clock, tape.clone(), choice, settings.seed).await?);
-    let mut rules = Rules::strict();
+    let mut rules = match settings.fault {
+        Some(Fault::TwoFailuresBaseline) => Rules::baseline(),
+        _ => Rules::strict(),
+    };
     rules.progress_seconds = PROGRESS_SECONDS;
     let setup =
         Setup { node_cpu: REPLICAS * REQUEST.cpu, ..Setup::of(REPLICAS, settings.seed, rules) };
+    let certificates = match settings.tls {
+        false => None,
+        true => Some(Certificates::make(&options.gateway, &options.out.join("certificates"))?),
+    };
     let places = Places {
+        certificates: certificates.clone(),
         program: options.gateway.clone(),
         estate: estate.clone(),
         log: options.out.join("gateways.log"),
@@ -65,8 +82,17 @@ pub async fn run(options: &Options) -> Result<Summary, DrillError> {
     let supervisor =
         Supervisor::new(fleet, Arc::clone(&route), clock, tape.clone(), settings.clone(), places)
             .await?;
-    let mut drill =
-        Drill { options, clock, tape, supervisor, probing: None, estate, revision: 0, pushed: 0 };
+    let mut drill = Drill {
+        options,
+        clock,
+        tape,
+        supervisor,
+        certificates,
+        probing: None,
+        estate,
+        revision: 0,
+        pushed: 0,
+    };
     let played = drill.play().await;
     let Drill { tape, supervisor, probing, estate, .. } = drill;
     if let Some(probing) = probing {
@@ -77,6 +103,9 @@ pub async fn run(options: &Options) -> Result<Summary, DrillError> {
     let reports = played?;
     let environment = environment.ended(Clock::utc());
     fs::remove_dir_all(&estate)?;
+    if settings.tls {
+        fs::remove_dir_all(options.out.join("certificates"))?;
+    }
     files::write(&options.out, &tape.take(), &environment, &reports)
 }
 
@@ -85,6 +114,7 @@ struct Drill<'o> {
     clock: Clock,
     tape: Tape,
     supervisor: Supervisor,
+    certificates: Option<Certificates>,
     probing: Option<Probing>,
     estate: PathBuf,
     revision: u32,
@@ -109,8 +139,8 @@ impl Drill<'_> {
         let polling = settings.collectors / 5;
         let websockets = settings.collectors - polling;
         let mut collectors = [
-            Collectors::start(websockets.max(1), Transport::Ws, route, &self.estate)?,
-            Collectors::start(polling.max(1), Transport::Http, route, &self.estate)?,
+            self.collectors(websockets, Transport::Ws)?,
+            self.collectors(polling, Transport::Http)?,
         ];
         let mut settled = true;
         for group in &mut collectors {
@@ -119,7 +149,8 @@ impl Drill<'_> {
         if !settled {
             self.tape.change(self.clock.now(), "unsettled", "collectors", 0, "");
         }
-        let probes = Probing::start(self.clock, self.tape.clone(), route, settings.seed)?;
+        let target = self.supervisor.target(route);
+        let probes = Probing::start(self.clock, self.tape.clone(), target, settings.seed)?;
         self.probing = Some(probes);
         if settings.variant == Variant::Rollback {
             self.phase("preparation");
@@ -143,7 +174,9 @@ impl Drill<'_> {
         };
         self.supervisor.record_row();
         self.steady(times.slot_s, during).await?;
-        if settings.fault == Some(Fault::NoSurgeSlot) {
+        if settings.fault.is_some_and(Fault::has_failing_targets) {
+            self.two_failures(during).await?;
+        } else if settings.fault == Some(Fault::NoSurgeSlot) {
             self.steady(u64::try_from(PROGRESS_SECONDS).unwrap_or(0) + 3, during).await?;
         } else {
             self.surge_slot(true)?;
@@ -167,6 +200,12 @@ impl Drill<'_> {
             }
             sleep(TICK).await;
         }
+    }
+
+    fn collectors(&self, count: u32, transport: Transport) -> Result<Collectors, DrillError> {
+        let route = self.supervisor.route.address;
+        let certificates = self.certificates.as_ref();
+        Collectors::start(count.max(1), transport, route, &self.estate, certificates)
     }
 
     fn phase(&self, name: &str) {
@@ -218,6 +257,34 @@ impl Drill<'_> {
         Ok(())
     }
 
+    /// The deployment that has begun fails, and so does the next; then it is rolled back. The node's
+    /// heartbeats go on, and with them the reconciler.
+    async fn two_failures(&mut self, push: bool) -> Result<(), DrillError> {
+        self.surge_slot(true)?;
+        self.change(FAILING_MAX, push).await?;
+        self.surge_slot(true)?;
+        self.steady(AFTER_FAILURE_S, push).await?;
+        let fleet = &mut self.supervisor.fleet;
+        let asked =
+            fleet.store.rollout_service(&fleet.context, fleet.service, SECOND_ATTEMPT, LIMITS);
+        self.tell_refusal("rollout", asked.map(drop));
+        self.change(FAILING_MAX, push).await?;
+        self.surge_slot(true)?;
+        self.steady(AFTER_FAILURE_S, push).await?;
+        let fleet = &mut self.supervisor.fleet;
+        let asked = fleet.store.rollback_service(&fleet.context, fleet.service);
+        self.tell_refusal("rollback", asked.map(drop));
+        self.change(FAILING_MAX, push).await
+    }
+
+    /// What the model refuses is an event, not the end of the drill: the baseline's lock may be held
+    /// for ever.
+    fn tell_refusal(&self, name: &str, asked: Result<(), crate::error::Error>) {
+        if let Err(error) = asked {
+            self.tape.change(self.clock.now(), "denied", name, 0, &error.to_string());
+        }
+    }
+
     /// Gives the host its fourth slot, or takes it.
     fn surge_slot(&mut self, given: bool) -> Result<(), DrillError> {
         let fleet = &mut self.supervisor.fleet;
@@ -245,6 +312,17 @@ impl Drill<'_> {
                 route.publish(|backends| backends.retain(|(name, _)| name != "forged"));
                 forging.abort();
             }
+            Some(Fault::SharedPort) => {
+                let table = self.supervisor.route.table();
+                let Some((_, address)) = table.backends.first() else { return Ok(()) };
+                let second = TcpSocket::new_v4()?;
+                second.set_reuseaddr(true)?;
+                second.set_reuseport(true)?;
+                second.bind(*address)?;
+                let second = second.listen(1_024)?;
+                sleep(QUEUED).await;
+                drop(second);
+            }
             Some(
                 Fault::KillInsteadOfDrain
                 | Fault::CloseBeforeUnroute
@@ -252,7 +330,9 @@ impl Drill<'_> {
                 | Fault::CrashAfterReady
                 | Fault::CloseAllAtOnce
                 | Fault::UniformRouting
-                | Fault::NoSurgeSlot,
+                | Fault::NoSurgeSlot
+                | Fault::TwoFailuresBaseline
+                | Fault::TwoFailuresStrict,
             )
             | None => {}
         }

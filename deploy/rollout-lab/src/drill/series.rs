@@ -303,10 +303,11 @@ impl Series {
 
     /// Everything for people.
     pub fn markdown(&self) -> String {
-        let Settings { collectors, times, .. } = &self.settings;
+        let Settings { collectors, times, tls, .. } = &self.settings;
         let mut text = format!(
-            "# A series of drills\n\n{collectors} collectors; warm-up {} s, steady {} s, slot held back {} s, a \
+            "# A series of drills\n\n{collectors} collectors{}; warm-up {} s, steady {} s, slot held back {} s, a \
 revision every {} s{}. {} processors.\n\nKernel: {}\n\nGateway: SHA-256 `{}`\n",
+            if *tls { " under TLS" } else { "" },
             times.warm_up_s,
             times.steady_s,
             times.slot_s,

@@ -11,6 +11,7 @@ use rustix::process::Signal;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
+use super::certificates::{Certificates, Target};
 use super::clock::{Clock, Nanos};
 use super::exchange::{exchange, get_status};
 use super::probing::{Probing, SOURCE};
@@ -62,6 +63,7 @@ pub(super) struct Supervisor {
     program: PathBuf,
     estate: PathBuf,
     log: PathBuf,
+    certificates: Option<Certificates>,
     made: u64,
     checks: u64,
     last_pass: Nanos,
@@ -74,6 +76,7 @@ pub(super) struct Places {
     pub(super) program: PathBuf,
     pub(super) estate: PathBuf,
     pub(super) log: PathBuf,
+    pub(super) certificates: Option<Certificates>,
 }
 
 impl Supervisor {
@@ -89,7 +92,7 @@ impl Supervisor {
         let preview =
             Route::open(clock, Tape::default(), super::Choice::LeastSessions, settings.seed)
                 .await?;
-        let Places { program, estate, log } = places;
+        let Places { program, estate, log, certificates } = places;
         Ok(Self {
             fleet,
             route,
@@ -102,6 +105,7 @@ impl Supervisor {
             program,
             estate,
             log,
+            certificates,
             made: 0,
             checks: 0,
             last_pass: 0,
@@ -109,6 +113,14 @@ impl Supervisor {
             crashed: false,
             events_seen: 0,
         })
+    }
+
+    /// Where clients connect, as they do it.
+    pub(super) fn target(&self, to: SocketAddr) -> Target {
+        match &self.certificates {
+            None => Target::plain(to),
+            Some(certificates) => certificates.target(to),
+        }
     }
 
     fn fault(&self, fault: Fault) -> bool {
@@ -210,6 +222,8 @@ impl Supervisor {
             self.tape.change(self.clock.now(), "spawned", &label, 0, "");
             let (program, estate) = (self.program.clone(), self.estate.clone());
             let (log, name) = (self.log.clone(), label.clone());
+            let certificates = self.certificates.clone();
+            let reuse_port = self.settings.fault == Some(Fault::SharedPort);
             let (drain_delay, drain) = (self.settings.drain_delay(), self.settings.drain());
             let starting = tokio::spawn(async move {
                 Gateway::start(Launch {
@@ -217,6 +231,8 @@ impl Supervisor {
                     estate: &estate,
                     label: &name,
                     listen,
+                    certificates: certificates.as_ref(),
+                    reuse_port,
                     drain_delay,
                     drain,
                     log: &log,
@@ -252,6 +268,16 @@ impl Supervisor {
             }
             State::Checking { gateway, .. } | State::Ready { gateway, .. } if directed => {
                 Some(self.begin_drain(&label, gateway))
+            }
+            State::Checking { gateway, .. }
+                if self.measured
+                    && self.settings.fault.is_some_and(Fault::has_failing_targets)
+                    && !label.starts_with("v1-") =>
+            {
+                drop(gateway); // which ends it
+                self.tape.change(self.clock.now(), "refused", &label, 0, "never healthy");
+                self.fleet.report(task, TaskStatus::Failed)?;
+                None
             }
             State::Checking { gateway, good, since } => {
                 Some(self.check(task, &label, gateway, (good, since)).await?)
@@ -304,7 +330,8 @@ impl Supervisor {
         self.preview.reached(epoch).await;
         self.checks += 1;
         let uid = (u128::from(self.checks) | 0xd311 << 112).to_be_bytes();
-        let seen = exchange(self.clock, SOURCE, self.preview.address, uid, 0).await;
+        let target = self.target(self.preview.address);
+        let seen = exchange(self.clock, SOURCE, &target, uid, 0).await;
         let now = self.clock.now();
         let own = seen.answer.split('/').next() == Some(label);
         if seen.outcome != Outcome::Ok || !own {

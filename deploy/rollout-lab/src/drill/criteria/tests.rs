@@ -1,7 +1,9 @@
 //! A drill that went well, as records; and what each thing that goes wrong makes of it.
 
 use super::*;
+use crate::drill::collectors::WEBSOCKETS;
 use crate::drill::files::{HeadFound, Spread};
+use crate::drill::records::{Change, Outcome, Passage, Probe};
 use crate::drill::{Row, Times, Variant};
 
 const SECOND: Nanos = 1_000_000_000;
@@ -177,6 +179,39 @@ fn the_order_of_leaving_is_held_to() {
         all.changes.push(change(BEGIN + SECOND, "died", "v2-1", 0, ""));
     };
     assert_eq!(judged(None, die), failed(&["P3"]));
+}
+
+#[test]
+fn a_target_that_never_became_healthy_and_never_got_a_connection_is_in_order() {
+    let refuse = |routed: bool| {
+        move |all: &mut Recorded, _: &mut CollectorsFound| {
+            all.changes.retain(|one| {
+                one.name != "v2-3" || !(one.kind == "ready" || !routed && one.kind == "routable")
+            });
+            all.changes.push(change(END - 2, "refused", "v2-3", 0, ""));
+        }
+    };
+    assert_eq!(judged(None, refuse(false)), (Vec::new(), Verdict::Passed));
+    assert_eq!(judged(None, refuse(true)), failed(&["P3"]));
+}
+
+#[test]
+fn a_fault_is_seen_by_what_breaks_and_by_what_does_not() {
+    let seen = |fault: Fault, spoil: &dyn Fn(&mut Recorded)| {
+        let (mut all, found) = good();
+        spoil(&mut all);
+        fault.is_seen_in(&judge(&all, &settings(Some(fault)), &found))
+    };
+    let rows = |all: &mut Recorded| all.rows.truncate(2);
+    let refuse = |all: &mut Recorded| at_change(all).outcome = Outcome::Refused;
+    let both = |all: &mut Recorded| {
+        rows(all);
+        refuse(all);
+    };
+    assert!(seen(Fault::TwoFailuresStrict, &rows) && !seen(Fault::TwoFailuresBaseline, &rows));
+    assert!(!seen(Fault::TwoFailuresStrict, &both) && seen(Fault::TwoFailuresBaseline, &both));
+    assert!(seen(Fault::SharedPort, &refuse) && !seen(Fault::SharedPort, &rows));
+    assert!(!seen(Fault::ForgedAnswer, &|_| {}), "it passed");
 }
 
 #[test]
