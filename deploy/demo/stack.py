@@ -378,17 +378,20 @@ class Stack:
     # Ending
 
     def close(self):
-        """Collectors first, so that nobody misses a gateway; then SIGTERM to all others at once."""
-        names = sorted(self.processes, key=lambda name: name != "rehearsal")
-        running = [self.processes[name] for name in names if self.processes[name].ended() is None]
-        for process in running:
-            process.child.terminate()
-        deadline = time.monotonic() + GOODBYE
-        for process in running:
-            try:
-                process.child.wait(max(0.1, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                process.kill()
+        """Ends everybody who runs: SIGTERM, and SIGKILL to who does not heed it, which is told."""
+        # Collectors miss no gateway, and replicas say goodbye to an aggregator that is still there.
+        for names in (("rehearsal",), ("haproxy", "prometheus", *REPLICAS), ("aggregator",)):
+            processes = [self.processes[name] for name in names if name in self.processes]
+            running = [process for process in processes if process.ended() is None]
+            for process in running:
+                process.child.terminate()
+            deadline = time.monotonic() + GOODBYE
+            for process in running:
+                try:
+                    process.child.wait(max(0.1, deadline - time.monotonic()))
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    self.timeline.say("killed", f"{process.name}, which did not end within {GOODBYE:.0f} s of SIGTERM")
         return len(self.processes)
 
 
