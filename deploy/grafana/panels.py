@@ -427,8 +427,15 @@ GATEWAY = Dashboard(
             (
                 (f"min by (instance) (tidegate_uplink_connected{{{F}}})", "{{instance}} aggregators"),
                 (f"sum by (instance) (tidegate_uplink_lag_records{{{F}}})", "{{instance}} records waiting"),
+                (f"sum by (instance) (tidegate_uplink_replicas{{{F}}})", "{{instance}} replicas"),
             ),
-            "Aggregators reached, and what they have yet to acknowledge.",
+            "Aggregators reached and what they have yet to be sent; at an aggregator, replicas that reach it.",
+        ),
+        Panel(
+            "Replicas refused", "timeseries",
+            ((f"sum by (instance, reason) (rate(tidegate_uplink_refused_total{{{F}}}{RATE}))", "{{instance}} {{reason}}"),),
+            "Connections that an aggregator refused or cut off, and why.",
+            unit="ops",
         ),
         Panel(
             "Log lines left out", "timeseries",

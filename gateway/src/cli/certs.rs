@@ -180,7 +180,7 @@ impl Told {
         next.push(Next {
             what: "ask as a collector",
             command: format!(
-                "curl --cacert {} --cert {crt} --key {key} -H 'Content-Type: application/x-protobuf' --data-binary '' https://{host}:4320/v1/opamp",
+                "printf '\\n\\020abcdefghijklmnop' | curl -f --cacert {} --cert {crt} --key {key} -H 'Content-Type: application/x-protobuf' --data-binary @- -o reply https://{host}:4320/v1/opamp",
                 ca("ca.crt")
             ),
         });

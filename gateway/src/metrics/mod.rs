@@ -105,6 +105,8 @@ pub struct Metrics {
     pub evidence_store_failures: CounterFamily,
     /// `tidegate_uplink_connected`; no series without an uplink.
     pub uplink_connected: GaugeFamily,
+    /// `tidegate_uplink_lag_records`; no series without an uplink.
+    pub uplink_lag: GaugeFamily,
     /// `tidegate_uplink_replicas`; no series but on an aggregator.
     pub uplink_replicas: GaugeFamily,
     /// `tidegate_uplink_refused_total`.
@@ -203,6 +205,7 @@ impl Metrics {
             evidence_store_up: GaugeFamily::new(names::EVIDENCE_STORE_UP),
             evidence_store_failures: CounterFamily::new(names::EVIDENCE_STORE_FAILURES),
             uplink_connected: GaugeFamily::new(names::UPLINK_CONNECTED),
+            uplink_lag: GaugeFamily::new(names::UPLINK_LAG),
             uplink_replicas: GaugeFamily::new(names::UPLINK_REPLICAS),
             uplink_refused: PerLabel::counters(names::UPLINK_REFUSED),
             build_info: GaugeFamily::new(names::BUILD_INFO),
@@ -255,6 +258,7 @@ impl Metrics {
             &self.rollout_soak,
             &self.evidence_store_up,
             &self.uplink_connected,
+            &self.uplink_lag,
             &self.uplink_replicas,
             &self.build_info,
             &self.head_info,

@@ -152,6 +152,8 @@ definitions! {
         "Faults of the store: damaged (set aside), open, write.";
     UPLINK_CONNECTED: Gauge "tidegate_uplink_connected" [] Each
         "Aggregators that this replica reports to now; absent without --uplink.";
+    UPLINK_LAG: Gauge "tidegate_uplink_lag_records" [] Each
+        "Changes that the aggregator furthest behind has still to be sent; absent without --uplink.";
     UPLINK_REPLICAS: Gauge "tidegate_uplink_replicas" [] Each
         "Replicas that are connected to this aggregator now; absent in other roles.";
     UPLINK_REFUSED: Counter "tidegate_uplink_refused_total" ["reason"] Add

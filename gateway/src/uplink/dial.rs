@@ -17,6 +17,7 @@ use crate::clock::Clock;
 use crate::config::{DialConfig, Remote};
 use crate::metrics::Metrics;
 use crate::metrics::family::GaugeCell;
+use crate::peer_log::Escaped;
 
 /// How long one address of an aggregator may take to answer before the next one is tried.
 pub const CONNECT_MAX: Duration = Duration::from_secs(5);
@@ -74,6 +75,7 @@ impl Uplinks {
         let parts = Arc::new(parts);
         let drain = watch::Sender::new(false);
         parts.metrics.uplink_connected.cell(&[]).set(0.0);
+        parts.metrics.uplink_lag.cell(&[]).set(0.0);
         let remotes = parts.config.aggregators.clone();
         let dial = |(link, remote): (usize, Remote)| {
             let dialler =
@@ -120,10 +122,11 @@ impl Dialler {
                 ended => ended.to_string(),
             };
             let aggregator = &self.remote;
+            let shown = Escaped(&why);
             if why == told {
-                tracing::debug!(%aggregator, why, "no uplink yet");
+                tracing::debug!(%aggregator, why = %shown, "no uplink yet");
             } else {
-                tracing::warn!(%aggregator, why, "no uplink: this gateway serves on, and tries again");
+                tracing::warn!(%aggregator, why = %shown, "no uplink: this gateway serves on, and tries again");
                 told = why;
             }
             let wait = backoff.next_wait(fastrand::u32(..));
@@ -156,7 +159,7 @@ impl Dialler {
                 uplink.handle_disconnected(clock.now());
                 ended
             }
-            Err(error) => Ended::Lost(error.to_string()),
+            Err(error) => Ended::Lost(super::in_full(&error)),
         };
         connection.close(VarInt::from_u32(0), b"");
         // So that the aggregator hears of it; if it does not, its silence tells.
@@ -221,6 +224,7 @@ impl Dialler {
                 let aggregator = &self.remote;
                 tracing::info!(%aggregator, "the uplink stands");
             }
+            self.show_lag();
             let draining = *drain.borrow();
             let drained = draining && uplink.drain();
             if written == out.len() {
@@ -241,14 +245,14 @@ impl Dialler {
                         uplink.handle_bytes(clock.now(), &chunk.bytes).map_err(Ended::from)
                     }
                     Ok(None) => Err(Ended::Lost("the aggregator ended its stream".to_owned())),
-                    Err(error) => Err(Ended::Lost(error.to_string())),
+                    Err(error) => Err(Ended::Lost(super::in_full(&error))),
                 },
                 wrote = send.write(&out[written..]), if written < out.len() => match wrote {
                     Ok(bytes) => {
                         written += bytes;
                         Ok(())
                     }
-                    Err(error) => Err(Ended::Lost(error.to_string())),
+                    Err(error) => Err(Ended::Lost(super::in_full(&error))),
                 },
                 () = aggregator.uplink_woken(self.link), if written == out.len() => {
                     uplink.handle_timeout(clock.now()).map_err(Ended::from)
@@ -259,6 +263,15 @@ impl Dialler {
                 _ = drain.changed(), if !draining => Ok(()),
             };
         }
+    }
+
+    /// What the aggregator that is furthest behind has not taken in.
+    #[expect(clippy::cast_precision_loss, reason = "fewer records than 2^53")]
+    fn show_lag(&self) {
+        let Parts { aggregator, config, metrics, .. } = &*self.parts;
+        let waiting = |link| aggregator.uplink_waiting(link);
+        let most = (0..config.aggregators.len()).map(waiting).max().unwrap_or(0);
+        metrics.uplink_lag.cell(&[]).set(most as f64);
     }
 }
 

@@ -180,7 +180,7 @@ impl Listener {
             return Ok(name.into());
         }
         let why = format!(
-            "it calls itself '{}', which its certificate is not for; --instance-label must be a \
+            "it calls itself {}, which its certificate is not for; --instance-label must be a \
              DNS name in the certificate",
             Escaped(name)
         );
@@ -217,7 +217,12 @@ impl Listener {
                 tracing::info!(%replica, %peer, "a replica was drained, and said Bye");
                 return connection.close(VarInt::from_u32(code::DONE), b"Bye");
             }
-            Ended::Said(UplinkError::Superseded | UplinkError::FiledAnew) | Ended::Lost(_) => None,
+            Ended::Said(UplinkError::FiledAnew) => {
+                tracing::info!(%replica, %peer, "a replica is to connect anew");
+                let why = ended.to_string();
+                return connection.close(VarInt::from_u32(code::DONE), why.as_bytes());
+            }
+            Ended::Said(UplinkError::Superseded) | Ended::Lost(_) => None,
             Ended::Said(UplinkError::Silent) => Some(UplinkRefused::Silent),
             Ended::Said(UplinkError::Refuses(_) | UplinkError::Refused(_)) => {
                 Some(UplinkRefused::Refused)
@@ -231,7 +236,8 @@ impl Listener {
             self.metrics.uplink_refused.get(reason).increment(1);
         }
         if self.metrics.peer_log.allow(self.clock.seconds()) {
-            tracing::warn!(%replica, %peer, why = %ended, "a replica is gone");
+            let why = ended.to_string();
+            tracing::warn!(%replica, %peer, why = %Escaped(&why), "a replica is gone");
         }
         connection.close(VarInt::from_u32(code::REFUSED), ended.to_string().as_bytes());
     }
@@ -274,14 +280,14 @@ impl Listener {
                     }
                     Ok(Some(_)) => Err(Ended::Floods),
                     Ok(None) => Err(Ended::Lost("its stream ended".to_owned())),
-                    Err(error) => Err(Ended::Lost(error.to_string())),
+                    Err(error) => Err(Ended::Lost(super::in_full(&error))),
                 },
                 wrote = send.write(&out[*written..]), if *written < out.len() => match wrote {
                     Ok(bytes) => {
                         *written += bytes;
                         Ok(())
                     }
-                    Err(error) => Err(Ended::Lost(error.to_string())),
+                    Err(error) => Err(Ended::Lost(super::in_full(&error))),
                 },
                 (ticket, durable) = committed(&mut committing) => {
                     committing = None;
@@ -344,7 +350,7 @@ async fn hear_hello(connection: &Connection) -> Result<(SendStream, RecvStream, 
         match recv.read_chunk(HELLO_BYTES_MAX, true).await {
             Ok(Some(chunk)) => first.extend_from_slice(&chunk.bytes),
             Ok(None) => return Err("its stream ended".to_owned()),
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(super::in_full(&error)),
         }
     }
 }

@@ -102,6 +102,20 @@ fn newest(cell: &Arc<Cell>) -> &Arc<Cell> {
     cell
 }
 
+/// An error of the connection, with what it comes from.
+fn in_full(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let more = error.to_string();
+        if !text.ends_with(&more) {
+            text = format!("{text}: {more}");
+        }
+        cause = error.source();
+    }
+    text
+}
+
 fn millis(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }

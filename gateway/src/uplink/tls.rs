@@ -19,7 +19,7 @@ use crate::config::UplinkTls;
 use crate::tls::{TlsError, certificates, expiry, key};
 
 /// Bytes on their way to an end that does not read: QUIC's flow control holds back the rest.
-pub const WINDOW_BYTES: u32 = 4 << 20;
+pub const WINDOW_BYTES: u32 = 1 << 20;
 
 /// What one end shows and whom it believes, read again when the files change; connections that
 /// stand are not touched.
@@ -195,8 +195,12 @@ impl Shown {
         chain.into_iter().next().map(Self)
     }
 
-    /// Whether it is for this name: by RFC 6125, as for a server.
+    /// Whether it is for this name: by RFC 6125, as for a server, in its one form without a dot at
+    /// its end.
     pub fn covers(&self, name: &str) -> bool {
+        if name.ends_with('.') {
+            return false;
+        }
         let (Ok(certificate), Ok(name)) =
             (ParsedCertificate::try_from(&self.0), ServerName::try_from(name))
         else {

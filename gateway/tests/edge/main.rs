@@ -17,3 +17,4 @@ mod source_snapshot;
 mod support;
 mod tls;
 mod tokens;
+mod uplink;

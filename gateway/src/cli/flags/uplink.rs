@@ -7,9 +7,7 @@ use rustls_pki_types::ServerName;
 
 use super::{ConfigError, address};
 use crate::config::{DialConfig, GatherConfig, Remote, UplinkTls};
-
-/// Aggregators that one replica sends its evidence to.
-pub const AGGREGATORS_MAX: usize = 8;
+use crate::uplink::AGGREGATORS_MAX;
 
 const HEADING: &str = "Uplink";
 
