@@ -22,6 +22,7 @@ RULES = ROOT / "deploy" / "prometheus"
 EMPTY = {
     "Age of the head": "a directory does not say when it was committed",
     "Certificate ends in": "no TLS here",
+    "Early looks": "no collector here comes from a replica that is ahead",
     "Files read again": "no certificate or token files here",
     "Proposals": "nothing is proposed without --propose",
     "Store": "evidence dies with these gateways: no --store",

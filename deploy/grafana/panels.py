@@ -438,6 +438,12 @@ GATEWAY = Dashboard(
             unit="ops",
         ),
         Panel(
+            "Early looks", "timeseries",
+            ((f"sum by (instance, outcome) (rate(tidegate_early_looks_total{{{F}}}{RATE}))", "{{instance}} {{outcome}}"),),
+            "A collector had what was unknown here, so the source was looked at before its time.",
+            unit="ops",
+        ),
+        Panel(
             "Log lines left out", "timeseries",
             ((f"sum by (instance) (rate(tidegate_log_lines_dropped_total{{{F}}}{RATE}))", "{{instance}}"),),
             "Peers caused more than are written.",
