@@ -159,6 +159,18 @@ struct Many {
     #[arg(long, value_name = "DURATION", value_parser = loadgen::duration::parse)]
     storm: Option<Duration>,
 
+    /// From an offer to APPLIED, instead of the plan's
+    #[arg(long, value_name = "DURATION", value_parser = loadgen::duration::parse)]
+    apply_delay: Option<Duration>,
+
+    /// Each apply takes a random time from --apply-delay to this
+    #[arg(long, value_name = "DURATION", requires = "apply_delay", value_parser = loadgen::duration::parse)]
+    apply_delay_max: Option<Duration>,
+
+    /// Collectors tell APPLIED and not APPLYING before it
+    #[arg(long)]
+    no_applying: bool,
+
     /// Longest wait before another attempt to connect [default: a minute and a half]
     #[arg(long, value_name = "DURATION", value_parser = loadgen::duration::parse)]
     reconnect_within: Option<Duration>,
@@ -185,6 +197,8 @@ impl Many {
             || self.roll_replicas
             || self.push_every.is_some()
             || self.storm.is_some()
+            || self.apply_delay.is_some()
+            || self.no_applying
             || self.plot.is_some()
             || self.strict
     }
@@ -503,11 +517,15 @@ impl Arguments {
         } else {
             PathBuf::new()
         };
+        let apply_delay = self.many.apply_delay;
+        let apply_delay_max = self.many.apply_delay_max;
         let own = vec![std::env::current_exe()?.into_os_string()];
         let defaults = scale::Options::new(self.collectors, self.estate, gateway, own);
         Ok(scale::Options {
             plan: self.plan,
             heartbeat: self.heartbeat,
+            apply_delay: apply_delay.map(|delay| (delay, apply_delay_max.unwrap_or(delay))),
+            no_applying: self.many.no_applying,
             endpoints: self.endpoint,
             gateway_flags: self.many.gateway_flag,
             replicas: self.many.replicas,

@@ -240,6 +240,12 @@ impl Collector {
         settled && self.settled_on(plan) == Some(head.settled_on(self.index, plan))
     }
 
+    /// Whether it runs what a head says, told or not.
+    pub(crate) fn runs_what_says(&self, head: &Head, plan: &Plan) -> bool {
+        let runs = self.agent.applied().map(|hash| short(hash));
+        plan.is_report_only(self.index) || runs == Some(head.expected(self.index).short)
+    }
+
     /// When the newest message that is unanswered was sent, if one is.
     pub fn owed_since(&self) -> Option<Micros> {
         self.ledger.owed_since()

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use loadgen::scale::{self, Options, Outcome};
+use loadgen::scale::{self, Options, Outcome, ScaleError};
 use tokio::sync::mpsc;
 
 fn main() -> ExitCode {
@@ -82,7 +82,7 @@ fn options() -> Options {
 
 /// Runs, and holds it to what every good run must be.
 fn play(options: &Options) -> Outcome {
-    let outcome = run(options, std::future::pending());
+    let outcome = run(options, std::future::pending()).unwrap();
     assert!(outcome.all_right, "{outcome}");
     let report = outcome.report.as_ref().unwrap();
     assert_eq!((report.collectors, report.connected), (COLLECTORS, u64::from(COLLECTORS)));
@@ -103,7 +103,7 @@ fn play(options: &Options) -> Outcome {
     outcome
 }
 
-fn run(options: &Options, interrupt: impl Future<Output = ()>) -> Outcome {
+fn run(options: &Options, interrupt: impl Future<Output = ()>) -> Result<Outcome, ScaleError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let (send, mut interrupts) = mpsc::channel(1);
@@ -114,10 +114,22 @@ fn run(options: &Options, interrupt: impl Future<Output = ()>) -> Outcome {
             std::future::pending().await
         };
         tokio::select! {
-            outcome = running => outcome.unwrap(),
+            outcome = running => outcome,
             () = interrupting => unreachable!("it never ends"),
         }
     })
+}
+
+/// What a run that must not be right says of that: at its end, or of its beginning where a busy
+/// machine has not let it come further.
+fn complaints(outcome: Result<Outcome, ScaleError>) -> Vec<String> {
+    match outcome {
+        Ok(outcome) => {
+            assert!(!outcome.all_right, "{outcome}");
+            outcome.problems
+        }
+        Err(error) => vec![error.to_string()],
+    }
 }
 
 /// No process has this one for its parent.
@@ -151,6 +163,11 @@ fn all_collectors_are_served_rightly_and_leave() {
     assert_eq!(report.reply.count + u64::from(COLLECTORS), report.messages_sent, "{outcome}");
     assert_eq!(report.connect_to_offer.count, u64::from(COLLECTORS));
     assert!(outcome.all_connected_after_s <= outcome.all_settled_after_s, "{outcome}");
+    // Heartbeats under way unsettle nobody.
+    let settled = outcome.all_settled_after_s.unwrap();
+    let held = settled + 0.05..settled + outcome.held_s;
+    let mut samples = outcome.timeline.iter().filter(|sample| held.contains(&sample.at_s));
+    assert!(samples.all(|sample| sample.settled == u64::from(COLLECTORS)), "{outcome}");
 }
 
 fn those_of_a_killed_replica_are_served_by_others() {
@@ -236,21 +253,16 @@ fn a_gateway_that_dies_unasked_is_a_failure() {
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
         std::future::pending::<()>().await
     };
-    let outcome = run(&options, murder);
-    assert!(!outcome.all_right);
-    let told = outcome
-        .problems
-        .iter()
-        .any(|problem| problem.contains("gateway") && problem.contains("died"));
-    assert!(told, "{outcome}");
+    let complaints = complaints(run(&options, murder));
+    let told = |complaint: &String| complaint.contains("gateway") && complaint.contains("died");
+    assert!(complaints.iter().any(told), "{complaints:?}");
     nothing_is_left();
 }
 
 fn an_interrupted_run_ends_everything_it_started() {
     let options = Options { duration: Duration::from_secs(600), ..options() };
     let soon = async { tokio::time::sleep(Duration::from_secs(4)).await };
-    let outcome = run(&options, soon);
-    assert!(!outcome.all_right);
-    assert_eq!(outcome.problems[0], "interrupted", "{outcome}");
+    let complaints = complaints(run(&options, soon));
+    assert_eq!(complaints[0], "interrupted", "{complaints:?}");
     nothing_is_left();
 }

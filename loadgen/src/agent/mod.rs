@@ -27,6 +27,7 @@ pub struct Habits {
     heartbeat: Micros,
     jitter_percent: u32,
     apply_delay: Range<Micros>,
+    report_applying: bool,
     reconnect_report: ReconnectReport,
     /// What runs before the first offer.
     first_config: Bytes,
@@ -39,6 +40,7 @@ impl Habits {
             heartbeat: micros(behaviour.heartbeat),
             jitter_percent: behaviour.heartbeat_jitter_percent,
             apply_delay: micros(behaviour.apply_delay.start)..micros(behaviour.apply_delay.end),
+            report_applying: behaviour.report_applying,
             reconnect_report: behaviour.reconnect_report,
             first_config: messages::some_config(behaviour.effective_config_bytes),
         }
@@ -467,7 +469,7 @@ impl Agent {
         let until = now.saturating_add(after);
         let mute = matches!(end, End::Mute(_));
         self.running = Running::Applying(Box::new(Applying { content, until, before, end }));
-        if !mute {
+        if !mute && habits.report_applying {
             self.pending.any = true;
             self.pending.status = true;
         }

@@ -36,6 +36,8 @@ pub struct Behaviour {
     pub heartbeat_jitter_percent: u32,
     /// From an offer to APPLIED; each apply takes a random time within.
     pub apply_delay: Range<Duration>,
+    /// Whether APPLYING is told as well, at once; default true.
+    pub report_applying: bool,
     /// Size of the effective config in the first report; default 2,048.
     pub effective_config_bytes: usize,
     /// Default: delta.
@@ -48,6 +50,7 @@ impl Default for Behaviour {
             heartbeat: Duration::from_secs(30),
             heartbeat_jitter_percent: 0,
             apply_delay: Duration::from_millis(500)..Duration::from_millis(500),
+            report_applying: true,
             effective_config_bytes: 2_048,
             reconnect_report: ReconnectReport::Delta,
         }

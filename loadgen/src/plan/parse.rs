@@ -35,6 +35,7 @@ pub(crate) struct RawPlan {
     heartbeat_jitter_percent: Option<Spanned<u32>>,
     apply_delay: Option<Spanned<String>>,
     apply_delay_max: Option<Spanned<String>>,
+    report_applying: Option<bool>,
     effective_config_bytes: Option<Spanned<usize>>,
     #[serde(default)]
     reconnect: ReconnectReport,
@@ -190,6 +191,7 @@ impl Place<'_> {
             heartbeat,
             heartbeat_jitter_percent: jitter.map_or(0, |jitter| *jitter.get_ref()),
             apply_delay: shortest..longest,
+            report_applying: raw.report_applying.unwrap_or(defaults.report_applying),
             effective_config_bytes: at_most(
                 "effective_config_bytes",
                 raw.effective_config_bytes.as_ref(),
@@ -286,6 +288,7 @@ mod tests {
             heartbeat_jitter_percent = 5
             apply_delay = "100ms"
             apply_delay_max = "1s"
+            report_applying = false
             effective_config_bytes = 20000
             reconnect = "full"
             [non_identifying]
@@ -311,6 +314,7 @@ mod tests {
                 heartbeat: Duration::from_secs(10),
                 heartbeat_jitter_percent: 5,
                 apply_delay: Duration::from_millis(100)..Duration::from_secs(1),
+                report_applying: false,
                 effective_config_bytes: 20_000,
                 reconnect_report: ReconnectReport::Full,
             }
@@ -333,7 +337,7 @@ mod tests {
         };
         check(
             "heartbeet = \"1s\"\n",
-            "p.toml:1:1: unknown field `heartbeet`, expected one of `seed`, `heartbeat`, `heartbeat_jitter_percent`, `apply_delay`, `apply_delay_max`, `effective_config_bytes`, `reconnect`, `identifying`, `non_identifying`, `group`",
+            "p.toml:1:1: unknown field `heartbeet`, expected one of `seed`, `heartbeat`, `heartbeat_jitter_percent`, `apply_delay`, `apply_delay_max`, `report_applying`, `effective_config_bytes`, `reconnect`, `identifying`, `non_identifying`, `group`",
         );
         check("seed = \"x\"\n", "p.toml:1:8: seed: invalid type: string \"x\", expected u64");
         check(

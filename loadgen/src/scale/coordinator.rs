@@ -311,6 +311,11 @@ impl<'o> Run<'o> {
                 estate: estate.clone(),
                 plan: self.options.plan.clone(),
                 heartbeat_us: self.options.heartbeat.map(micros),
+                apply_delay_us: self
+                    .options
+                    .apply_delay
+                    .map(|(shortest, longest)| (micros(shortest), micros(longest))),
+                no_applying: self.options.no_applying,
                 targets: self.targets.clone(),
                 path: self.path.clone(),
                 sources: if loopback && ipv4 { self.layout.sources(number) } else { Vec::new() },

@@ -29,6 +29,10 @@ pub struct Options {
     pub plan: Option<PathBuf>,
     /// In place of the plan's.
     pub heartbeat: Option<Duration>,
+    /// From an offer to APPLIED, in place of the plan's: a random time from the first to the second.
+    pub apply_delay: Option<(Duration, Duration)>,
+    /// APPLYING is not told.
+    pub no_applying: bool,
     /// Collectors' URLs of gateways that run already; where there are none, gateways are started.
     pub endpoints: Vec<String>,
     /// The gateway's binary.
@@ -86,6 +90,8 @@ impl Options {
             estate,
             plan: None,
             heartbeat: None,
+            apply_delay: None,
+            no_applying: false,
             endpoints: Vec::new(),
             gateway,
             gateway_flags: Vec::new(),
@@ -131,6 +137,9 @@ impl Options {
             if value.is_some_and(|value| value.is_zero()) {
                 return usage(format!("{flag} must be longer than 0"));
             }
+        }
+        if self.apply_delay.is_some_and(|(shortest, longest)| longest < shortest) {
+            return usage("--apply-delay-max must not be shorter than --apply-delay".to_owned());
         }
         let own_gateways = self.endpoints.is_empty();
         let events = [

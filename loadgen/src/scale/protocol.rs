@@ -25,6 +25,9 @@ pub(crate) struct Task {
     pub(crate) plan: Option<PathBuf>,
     /// In place of the plan's.
     pub(crate) heartbeat_us: Option<u64>,
+    /// Shortest and longest, in place of the plan's.
+    pub(crate) apply_delay_us: Option<(u64, u64)>,
+    pub(crate) no_applying: bool,
     pub(crate) targets: Vec<SocketAddr>,
     /// Path and query.
     pub(crate) path: String,
@@ -153,6 +156,8 @@ mod tests {
             estate: "estate".into(),
             plan: Some("plan.toml".into()),
             heartbeat_us: None,
+            apply_delay_us: Some((1, 2)),
+            no_applying: true,
             targets: vec!["127.0.0.1:4320".parse().unwrap()],
             path: "/v1/opamp".to_owned(),
             sources: vec!["127.1.0.1".parse().unwrap()],

@@ -130,6 +130,13 @@ fn prepare(task: &Task, clock: Clock) -> Result<(Watcher, Realm), String> {
     if let Some(heartbeat) = task.heartbeat_us {
         plan.behaviour_mut().heartbeat = Duration::from_micros(heartbeat);
     }
+    if let Some((shortest, longest)) = task.apply_delay_us {
+        plan.behaviour_mut().apply_delay =
+            Duration::from_micros(shortest)..Duration::from_micros(longest);
+    }
+    if task.no_applying {
+        plan.behaviour_mut().report_applying = false;
+    }
     let plan = plan.slice(task.first..task.first.saturating_add(task.count));
     plan.check_claims(&model).map_err(|error| error.to_string())?;
     let heads = Heads::new(Head::new(model, clock.now(), &plan, None), task.head_window_us);

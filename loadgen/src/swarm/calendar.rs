@@ -28,8 +28,13 @@ impl Calendar {
     /// Takes out everything that has come up; the caller clears what each is armed for, unless that
     /// is later than `now`: then the entry is a stale one.
     pub(super) fn take_due(&mut self, now: Micros) -> Vec<Vec<u32>> {
-        let later = self.slots.split_off(&tick(now).saturating_add(1));
-        std::mem::replace(&mut self.slots, later).into_values().collect()
+        let mut due = Vec::new();
+        while let Some(first) = self.slots.first_entry()
+            && *first.key() <= tick(now)
+        {
+            due.push(first.remove());
+        }
+        due
     }
 
     /// The tick that a time belongs to.

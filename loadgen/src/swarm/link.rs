@@ -640,8 +640,11 @@ impl Swarm {
         let Self { links, figures, given, head, .. } = self;
         let at = usize::try_from(index).unwrap_or(usize::MAX);
         let Some(link) = links.get_mut(at) else { return };
-        let settled =
-            link.stage == Stage::Up && link.collector.is_settled_under(&head.1, &given.realm.plan);
+        let plan = &given.realm.plan;
+        // A heartbeat that is not answered yet unsettles nobody.
+        let settled = link.stage == Stage::Up
+            && (link.collector.is_settled_under(&head.1, plan)
+                || (link.settled && link.collector.runs_what_says(&head.1, plan)));
         match (std::mem::replace(&mut link.settled, settled), settled) {
             (false, true) => figures.settled += 1,
             (true, false) => figures.settled = figures.settled.saturating_sub(1),
