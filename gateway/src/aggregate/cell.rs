@@ -58,7 +58,7 @@ pub struct Cell {
     /// For each aggregator that members are sent to.
     sends: Box<[Sends]>,
     /// The cell of another key that everybody who was here is in.
-    moved: OnceLock<Arc<Cell>>,
+    moved: OnceLock<Arc<Self>>,
 }
 
 /// Who is observed, for people to read. Texts are the peer's.

@@ -126,12 +126,10 @@ impl Judging {
         snapshot: &Snapshot,
         commit: &str,
     ) -> Box<[Arc<Cell>]> {
-        if !std::mem::replace(&mut self.began, true) {
-            if !shared.tells() {
-                shared.evidence_since_ms.store(now_ms, Ordering::Relaxed);
-                self.replicas.begin(now_ms);
-                self.owners = Arc::new(self.replicas.owners());
-            }
+        if !std::mem::replace(&mut self.began, true) && !shared.tells() {
+            shared.evidence_since_ms.store(now_ms, Ordering::Relaxed);
+            self.replicas.begin(now_ms);
+            self.owners = Arc::new(self.replicas.owners());
         }
         let mut head = Vec::with_capacity(snapshot.rollouts.len());
         let mut keys = BTreeMap::new();

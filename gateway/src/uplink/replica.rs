@@ -96,11 +96,19 @@ enum Sync {
     Done,
 }
 
+/// A change that this connection has a number for.
+#[derive(Debug)]
+struct Named {
+    cell: Arc<Cell>,
+    /// Who is halted, until all of them were told.
+    staged: Option<HashMap<Identity, u8>>,
+}
+
 /// The changes that this connection has a number for.
 #[derive(Debug, Default)]
 struct Keys {
-    /// By its number: the cell, and what was told of who is halted before all was.
-    told: Vec<(Arc<Cell>, Option<HashMap<Identity, u8>>)>,
+    /// By its number.
+    told: Vec<Named>,
     /// By the number of the cell.
     of: HashMap<u32, u32>,
 }
@@ -118,7 +126,7 @@ impl Keys {
         let key = Key { index, rollout, origin, candidate: &key.candidate.0 };
         encode(&Frame::Key(key), format, out);
         self.of.insert(cell.number(), index);
-        self.told.push((Arc::clone(cell), Some(HashMap::new())));
+        self.told.push(Named { cell: Arc::clone(cell), staged: Some(HashMap::new()) });
         Some(index)
     }
 }
@@ -341,7 +349,7 @@ impl Talk {
     fn handle_halted(&mut self, link: usize, line: HaltedLine) -> Result<(), UplinkError> {
         let HaltedLine { key, identity, tries } = line;
         let identity = Identity(identity);
-        let (cell, staged) = self.told(key)?;
+        let Named { cell, staged } = self.named(key)?;
         match (staged, tries) {
             (Some(staged), Some(tries)) => drop(staged.insert(identity, tries)),
             (Some(staged), None) => drop(staged.remove(&identity)),
@@ -355,7 +363,7 @@ impl Talk {
             judged: state.judged.iter().collect(),
             braked: state.braked.iter().collect(),
         };
-        let (cell, staged) = self.told(state.key)?;
+        let Named { cell, staged } = self.named(state.key)?;
         match staged.take() {
             Some(failed) => newest(cell).told_all(link, failed, in_force),
             None => newest(cell).told_in_force(link, in_force),
@@ -363,13 +371,9 @@ impl Talk {
         Ok(())
     }
 
-    fn told(
-        &mut self,
-        key: u32,
-    ) -> Result<(&Arc<Cell>, &mut Option<HashMap<Identity, u8>>), UplinkError> {
-        let told = self.keys.told.get_mut(key as usize);
-        let (cell, staged) = told.ok_or(UplinkError::OutOfTurn("a key that was not named"))?;
-        Ok((cell, staged))
+    fn named(&mut self, key: u32) -> Result<&mut Named, UplinkError> {
+        let named = self.keys.told.get_mut(key as usize);
+        named.ok_or(UplinkError::OutOfTurn("a key that was not named"))
     }
 
     /// Whether one more batch may be on its way.

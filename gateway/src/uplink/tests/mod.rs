@@ -299,7 +299,7 @@ impl World {
     }
 
     /// It runs the candidate.
-    fn take(&mut self, replica: usize, collector: u32) {
+    fn take(&self, replica: usize, collector: u32) {
         self.say(replica, collector, |change, stamp| {
             change.arm = Some((stamp, Reading::To));
             change.applied = Some(stamp);
@@ -307,7 +307,7 @@ impl World {
         });
     }
 
-    fn fail(&mut self, replica: usize, collector: u32) -> Option<Ticket> {
+    fn fail(&self, replica: usize, collector: u32) -> Option<Ticket> {
         self.say(replica, collector, |change, stamp| {
             change.failed = Some((stamp, error_id("cannot bind")));
             change.arm = Some((stamp, Reading::From));
@@ -322,7 +322,7 @@ impl World {
     }
 
     fn say(
-        &mut self,
+        &self,
         replica: usize,
         collector: u32,
         more: impl FnOnce(&mut Record, render::rollout::evidence::Stamp),

@@ -59,7 +59,7 @@ fn step() -> impl Strategy<Value = Step> {
     ];
     let conn = prop_oneof![3 => Just(Conn::Lost), 1 => Just(Conn::Drained), 1 => Just(Conn::Left)];
     let pair = (replica.clone(), aggregator);
-    let who = (replica.clone(), collector);
+    let who = (replica, collector);
     prop_oneof![
         8 => (who.clone(), seat)
             .prop_map(|((replica, collector), seat)| Step::Join { replica, collector, seat }),
