@@ -9,6 +9,11 @@ impl Counts {
         self.each(class, |count| *count += 1);
     }
 
+    /// Takes in as many records of one class.
+    pub fn add_many(&mut self, class: &Class, records: u64) {
+        self.each(class, |count| *count += records);
+    }
+
     /// Takes out a record that was taken in as this.
     pub fn remove(&mut self, class: &Class) {
         self.each(class, |count| {
@@ -65,6 +70,12 @@ impl Tally {
     /// Takes in a record; one that does not count changes nothing.
     pub fn add(&mut self, class: &Class) {
         self.each(class, Counts::add, |count| *count += 1);
+    }
+
+    /// Takes in as many records of one class.
+    pub fn add_many(&mut self, class: &Class, records: u64) {
+        let row = |row: &mut Counts, class: &Class| row.add_many(class, records);
+        self.each(class, row, |count| *count += records);
     }
 
     /// Takes out a record that was taken in as this.

@@ -339,6 +339,47 @@ proptest! {
         prop_assert_eq!(class.next_ms, first);
     }
 
+    /// Half a million collectors are counted by this: see `gateway::aggregate`.
+    #[test]
+    fn while_a_replica_vouches_nothing_counts_but_seat_arm_failure_and_the_candidate(
+        record in record(), other in record(), context in small_context(), now_ms in 0..100_u64,
+    ) {
+        let open = |record: Record| Record {
+            conn: Some((record.conn.map_or(Session { epoch_ms: 0, incarnation: 0, n: 0 }, |(session, _)| session), Conn::Open)),
+            ..record
+        };
+        let key = |record: &Record| {
+            let seen = record.observed.map(|(_, observed)| (observed.seat, observed.foreign));
+            (seen, record.arm.map(|(_, arm)| arm), record.failed_now(), record.took_candidate())
+        };
+        let one = open(record);
+        let class = classify(&one, &context, Owner::Reporting);
+        prop_assert_eq!(class.next_ms, None);
+        // Another record with all of these the same, and all else another's.
+        let like = Record {
+            observed: one.observed,
+            arm: one.arm,
+            failed: one.failed,
+            applied: one.applied,
+            first_to_ms: one.first_to_ms.map(|_| other.first_to_ms.unwrap_or(0)),
+            ..open(other)
+        };
+        prop_assert_eq!(key(&one), key(&like));
+        let context = Context { now_ms, ..context };
+        prop_assert_eq!(classify(&like, &context, Owner::Reporting), class);
+        // And with the least that has them.
+        let stamp = Stamp { epoch_ms: 0, incarnation: 0, n: 0 };
+        let least = Record {
+            observed: one.observed.map(|(_, observed)| (stamp, observed)),
+            arm: one.arm.map(|(_, arm)| (stamp, arm)),
+            failed: one.failed_now().then_some((stamp, ErrorId(0))),
+            first_to_ms: one.first_to_ms.map(|_| 0),
+            ..open(Record::default())
+        };
+        prop_assert_eq!(key(&one), key(&least));
+        prop_assert_eq!(classify(&least, &context, Owner::Reporting), class);
+    }
+
     #[test]
     fn what_does_not_count_is_not_flagged(
         record in record(), context in small_context(), owner in owner(),
