@@ -3,11 +3,14 @@
 
 use std::hint::black_box;
 
-use benches::evidence::{identity, now, observe, observe_change, snapshot};
-use criterion::{Criterion, Throughput, criterion_group, criterion_main};
-use gateway::aggregate::{Aggregator, Settings};
+use benches::evidence::{Changes, Mix, identity, now, observe, observe_change, snapshot};
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use gateway::aggregate::{Aggregator, Observation, Settings};
 use gateway::metrics::Metrics;
 use render::rollout::evidence::{Conn, Reading, Record, error_id};
+
+/// What a replica sends up at once.
+const BATCH: usize = 1_000;
 
 fn replica(criterion: &mut Criterion) {
     changes(criterion, 20_000);
@@ -25,8 +28,46 @@ fn changes(criterion: &mut Criterion, members: u32) {
         observe(&aggregator, cell, number, now(1));
     }
     let mut group = criterion.benchmark_group(format!("evidence, {members} members"));
-    group.throughput(Throughput::Elements(1));
 
+    group.throughput(Throughput::Elements(BATCH as u64));
+    for (name, mix) in [("lives", Mix::Lives), ("vouches", Mix::Vouches)] {
+        let mut changes = Changes::new(&aggregator, members, mix);
+        let mut batch = Vec::with_capacity(BATCH);
+        let mut fill = |batch: &mut Vec<_>| {
+            batch.clear();
+            batch.extend(changes.by_ref().take(BATCH));
+        };
+        group.bench_function(format!("{name}, each alone"), |bencher| {
+            bencher.iter_batched(
+                || {
+                    fill(&mut batch);
+                    std::mem::take(&mut batch)
+                },
+                |batch: Vec<Observation<'_>>| {
+                    for one in &batch {
+                        black_box(cell.observe(now(2), one.identity, &one.change, one.about));
+                    }
+                    batch
+                },
+                BatchSize::PerIteration,
+            );
+        });
+        group.bench_function(format!("{name}, {BATCH} at once"), |bencher| {
+            bencher.iter_batched(
+                || {
+                    fill(&mut batch);
+                    std::mem::take(&mut batch)
+                },
+                |batch: Vec<Observation<'_>>| {
+                    black_box(cell.observe_batch(now(2), &batch));
+                    batch
+                },
+                BatchSize::PerIteration,
+            );
+        });
+    }
+
+    group.throughput(Throughput::Elements(1));
     let mut number = 0_u32;
     group.bench_function("observe_mixed", |bencher| {
         bencher.iter(|| {

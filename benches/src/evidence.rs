@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use gateway::aggregate::{About, Aggregator, Cell};
+use gateway::aggregate::{About, Aggregator, Cell, Observation};
 use gateway::clock::Now;
 use proto::ids::InstanceUid;
 use render::artefact::Artefact;
 use render::estate::{Cohort, Halt};
-use render::rollout::evidence::{Conn, Identity, Observed, Reading, Record, Seat};
+use render::rollout::evidence::{Conn, Identity, Observed, Reading, Record, Seat, error_id};
 use render::snapshot::served::{Served, ServedRollout, ServedStage, ServedTier};
 use render::snapshot::{Snapshot, compile};
 
@@ -83,14 +83,85 @@ pub fn observe(aggregator: &Aggregator, cell: &Cell, number: u32, now: Now) {
 
 /// Something is learned of a member.
 pub fn observe_change(cell: &Cell, number: u32, change: &Record, now: Now) {
+    cell.observe(now, identity(number), change, about(number));
+}
+
+/// Who a member is.
+pub fn about(number: u32) -> About<'static> {
     let mut uid = [0; 16];
     uid[..4].copy_from_slice(&number.to_le_bytes());
-    let about = About {
+    About {
         uid: InstanceUid(uid),
         label: "host.example",
         version: "0.158.0",
         error: "",
         no_bucket: false,
-    };
-    cell.observe(now, identity(number), change, about);
+    }
+}
+
+/// What comes to be known of members that are known already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mix {
+    /// Each member goes round a life under a Rollout, each at a place of its own: it connects with
+    /// the base (session, seat, arm), is offered the candidate (arm), applies it (arm, APPLIED,
+    /// that it took it); one life in 64 ends in FAILED instead. All are heard.
+    Lives,
+    /// Members that poll are vouched for: a session that is over, and when they were heard.
+    Vouches,
+}
+
+/// Changes without end, in strides over all members, so that caches help as little as they do in
+/// earnest.
+#[derive(Debug)]
+pub struct Changes<'a> {
+    aggregator: &'a Aggregator,
+    mix: Mix,
+    members: u64,
+    made: u64,
+}
+
+impl<'a> Changes<'a> {
+    /// Of the members below `members`, which 7,919 does not divide.
+    pub fn new(aggregator: &'a Aggregator, members: u32, mix: Mix) -> Self {
+        Self { aggregator, mix, members: members.into(), made: 0 }
+    }
+}
+
+impl Iterator for Changes<'_> {
+    type Item = Observation<'static>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        const STRIDE: u64 = 7_919;
+        let number = (self.made * STRIDE % self.members) as u32;
+        // All of them once, then all of them again.
+        let round = self.made / self.members;
+        self.made += 1;
+        let now = now(2);
+        let heard_ms = self.aggregator.now_ms(now);
+        let session = self.aggregator.begin_session(now);
+        let stamp = session.stamp(self.aggregator.next_n());
+        let mut change = Record { heard_ms, ..Record::default() };
+        let step = round + u64::from(number);
+        match (self.mix, step % 3) {
+            (Mix::Vouches, _) => change.conn = Some((session, Conn::Lost)),
+            (Mix::Lives, 0) => {
+                let observed =
+                    Observed { seat: Seat::Stage(0), foreign: false, healthy: Some(true) };
+                change.conn = Some((session, Conn::Open));
+                change.observed = Some((stamp, observed));
+                change.arm = Some((stamp, Reading::From));
+            }
+            (Mix::Lives, 1) => change.arm = Some((stamp, Reading::Taking)),
+            (Mix::Lives, _) if (step / 3).is_multiple_of(64) => {
+                change.failed = Some((stamp, error_id("cannot bind")));
+                change.arm = Some((stamp, Reading::From));
+            }
+            (Mix::Lives, _) => {
+                change.applied = Some(stamp);
+                change.arm = Some((stamp, Reading::To));
+                change.first_to_ms = Some(heard_ms);
+            }
+        }
+        Some(Observation { identity: identity(number), change, about: about(number) })
+    }
 }
