@@ -9,8 +9,9 @@ mod load_cases;
 mod load_demo;
 mod proposal;
 
-/// What the fuzz target runs, so that tests and target check the same.
+/// What the fuzz targets run, so that tests and targets check the same.
 #[path = "../../../fuzz/bodies"]
 mod bodies {
     pub(crate) mod estate;
+    pub(crate) mod verify;
 }

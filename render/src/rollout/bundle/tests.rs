@@ -161,6 +161,35 @@ fn a_bundle_is_the_same_as_long_as_nobody_touches_it() {
     assert!(is_same(&pretty), "how it is laid out is no figure");
 }
 
+/// Whoever adds a field finds them stale: a bundle that nobody can read is no input.
+#[test]
+fn the_fuzz_corpus_holds_bundles_of_today() {
+    let corpus = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/verify");
+    let mut huge = serde_json::to_value(report()).unwrap();
+    for at in all_numbers(&huge) {
+        // Some are narrower.
+        let before = huge.pointer(&at).unwrap().clone();
+        for number in [NUMBER_MAX, u64::from(u32::MAX), u64::from(u16::MAX), u64::from(u8::MAX)] {
+            *huge.pointer_mut(&at).unwrap() = number.into();
+            if serde_json::from_value::<RolloutReport>(huge.clone()).is_ok() {
+                break;
+            }
+            *huge.pointer_mut(&at).unwrap() = before.clone();
+        }
+    }
+    let mut stale = Vec::new();
+    for (name, fresh) in [("same", bytes_of(&report())), ("huge-figures", signed(&huge))] {
+        let file = corpus.join(name);
+        if std::env::var_os("UPDATE_GEN").is_some() {
+            std::fs::write(&file, &fresh).unwrap();
+        }
+        if std::fs::read(&file).unwrap_or_default() != fresh {
+            stale.push(name);
+        }
+    }
+    assert_eq!(stale, [""; 0], "run this test with UPDATE_GEN=1");
+}
+
 #[test]
 fn the_digest_is_that_of_the_rest() {
     let mut rest: Value = serde_json::from_slice(&bytes_of(&report())).unwrap();
