@@ -1,5 +1,7 @@
 //! The evidence of one [`EvidenceKey`].
 
+mod intake;
+
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -7,7 +9,7 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use proto::ids::InstanceUid;
-use render::rollout::evidence::{EvidenceKey, Identity, Millis, Record, Session, scrub};
+use render::rollout::evidence::{EvidenceKey, Identity, Millis, Record};
 use render::rollout::verdict::Tally;
 use render::snapshot::Arm;
 
@@ -18,11 +20,10 @@ use super::judge::{Convergence, State};
 use super::links::Sends;
 use super::packed;
 use super::replicas::Affected;
-use super::shard::{Change, Effect, Member, Shard, Text};
+use super::shard::{Change, Member, Shard};
 use super::store::writer::Written;
 use super::store::{CellRow, StoredRecord, file};
-use super::{Shared, Ticket, class, lock};
-use crate::clock::Now;
+use super::{Shared, lock};
 
 /// Parts of a cell, each under a lock of its own.
 pub(super) const SHARDS: usize = 32;
@@ -32,8 +33,6 @@ pub const RECORDS_MAX: usize = 1_000_000;
 /// Halted members of all cells whose label and error text are kept; the others show their identity.
 /// Half of the room is for those that failed alone.
 pub const TEXTS_MAX: usize = 10_000;
-/// Bytes of a label or a version that are kept.
-const LABEL_BYTES_MAX: usize = 256;
 
 /// What is known of each collector under one Rollout; a head holds one per Rollout.
 pub struct Cell {
@@ -209,140 +208,10 @@ impl Cell {
         self.len() == 0
     }
 
-    /// Takes in what was learned of a collector. `Some` when the change must be on the disk before
-    /// the collector is answered: see [`super::Aggregator::committed`].
-    ///
-    /// Waits for nothing but other changes of the same part of the cell. Allocates nothing for a
-    /// collector that is known, unless it FAILED or was lost after it took the candidate.
-    // hot
-    pub fn observe(
-        &self,
-        now: Now,
-        identity: Identity,
-        change: &Record,
-        about: About<'_>,
-    ) -> Option<Ticket> {
-        let About { uid, label, version, error, no_bucket } = about;
-        let said = Said { uid: fold(uid), label, version, error, no_bucket };
-        self.take_in(self.shared.now_ms(now), identity, change, &said, None)
-    }
-
-    /// See [`Self::observe`]. With `others` it is what a replica says: all live sessions there besides
-    /// the newest.
-    pub(super) fn take_in(
-        &self,
-        now_ms: Millis,
-        identity: Identity,
-        record: &Record,
-        said: &Said<'_>,
-        others: Option<&[(Session, u32)]>,
-    ) -> Option<Ticket> {
-        let hash = self.shared.seed.hash(identity);
-        let room = self.len() < RECORDS_MAX;
-        let effect = {
-            let mut shard = self.shard(hash);
-            let shard = shard.get_or_insert_with(|| Box::new(Shard::new(self.context.load_full())));
-            let change = Change {
-                identity,
-                hash,
-                record,
-                uid: said.uid,
-                no_bucket: said.no_bucket,
-                links: self.shared.links.connected(),
-            };
-            let effect = shard.observe(now_ms, &change, room);
-            if effect.failed || effect.silent || effect.text_is_stale {
-                self.keep_text(shard, &change, effect, said);
-            }
-            if effect.halt_changed {
-                self.halts.note(&self.shared, identity);
-            }
-            if let Some(others) = others {
-                shard.list(now_ms, (hash, identity), (record.conn, said.uid), others);
-            }
-            effect
-        };
-        self.shared.metrics.evidence_events.increment(1);
-        if effect.fresh {
-            self.members.fetch_add(1, Ordering::Relaxed);
-        }
-        if effect.halts {
-            if !self.is_braked() && self.shared.judges() {
-                self.brake_if_due(now_ms);
-            }
-            self.shared.wake.notify_one();
-        }
-        if effect.waits {
-            self.note_waiting();
-        }
-        if let Some(cell) = self.moved.get() {
-            // It may have come after everybody else had moved.
-            let ticket = cell.take_in(now_ms, identity, record, said, others);
-            return ticket.or_else(|| effect.failed.then(|| cell.keep_soon(identity)).flatten());
-        }
-        if effect.dirty {
-            self.dirty.store(true, Ordering::Release);
-        }
-        effect.failed.then(|| self.keep_soon(identity)).flatten()
-    }
-
-    /// Somebody waits until a member is where it outlives this process; `None` if it never will be.
-    #[cold]
-    fn keep_soon(&self, identity: Identity) -> Option<Ticket> {
-        let Shared { links, store, .. } = &*self.shared;
-        if !links.is_empty() {
-            return Some(links.send_soon(self.number, identity));
-        }
-        store.as_ref().map(|store| store.write_soon(self.number, identity))
-    }
-
-    /// Some of its members wait to be sent.
-    pub(super) fn note_waiting(&self) {
-        self.shared.links.note_waiting(self);
-    }
-
-    /// Takes in what was learned of many, in any order and as often as each comes: as
-    /// [`Self::observe`] for each, only faster. `Some` when one of the changes must be on the disk
-    /// before the batch is acknowledged.
-    pub fn observe_batch(&self, now: Now, batch: &[Observation<'_>]) -> Option<Ticket> {
-        let each = batch.iter();
-        each.filter_map(|one| self.observe(now, one.identity, &one.change, one.about)).max()
-    }
-
     /// A collector runs what it was last offered, `took_ms` after a head first wanted that.
     pub fn converged(&self, took_ms: Millis, arm: Arm) {
         if let Some(convergence) = &*self.convergence.load() {
             convergence.get(arm).record(Duration::from_millis(took_ms));
-        }
-    }
-
-    /// Keeps what is to be read of a halted member, and forgets it once it is none.
-    #[cold]
-    fn keep_text(&self, shard: &mut Shard, change: &Change<'_>, effect: Effect, about: &Said<'_>) {
-        let texts = &self.shared.texts;
-        if effect.text_is_stale {
-            if shard.set_text(change.hash, change.identity, None) {
-                texts.fetch_sub(1, Ordering::Relaxed);
-            }
-            return;
-        }
-        let known = shard.text(change.identity);
-        let most = if effect.failed { TEXTS_MAX } else { TEXTS_MAX / 2 };
-        if known.is_none() && texts.load(Ordering::Relaxed) >= most {
-            return;
-        }
-        let or_known = |said: &str, known: Option<&str>| -> Box<str> {
-            let text = if said.is_empty() { known.unwrap_or_default() } else { said };
-            short(text)
-        };
-        let error = if about.error.is_empty() { String::new() } else { scrub(about.error) };
-        let text = Text {
-            label: or_known(about.label, known.map(|text| &*text.label)),
-            version: or_known(about.version, known.map(|text| &*text.version)),
-            error: or_known(&error, known.map(|text| &*text.error)),
-        };
-        if !shard.set_text(change.hash, change.identity, Some(text)) {
-            texts.fetch_add(1, Ordering::Relaxed);
         }
     }
 
@@ -461,7 +330,7 @@ impl Cell {
 
     pub(super) fn tally(&self) -> Tally {
         let mut tally = Tally::new(self.context.load().terms.stage);
-        self.each(|shard| class::add(&mut tally, shard.tally()));
+        self.each(|shard| shard.count(&mut tally));
         tally
     }
 
@@ -527,9 +396,13 @@ impl Cell {
     }
 
     pub(super) fn shard(&self, hash: u64) -> MutexGuard<'_, Option<Box<Shard>>> {
-        // The table inside uses the lowest and the highest bits.
-        lock(&self.shards[(hash >> 40) as usize % SHARDS])
+        lock(&self.shards[shard_of(hash)])
     }
+}
+
+fn shard_of(hash: u64) -> usize {
+    // The index inside uses the lowest and the highest bits.
+    (hash >> 40) as usize % SHARDS
 }
 
 fn written(member: Member<'_>) -> Written {
@@ -559,13 +432,4 @@ fn clamp(record: &mut Record, now_ms: Millis) {
     }
     record.heard_ms = record.heard_ms.min(now_ms);
     record.first_to_ms = record.first_to_ms.map(|ms| ms.min(now_ms));
-}
-
-/// A uid in four bytes, never 0: two that are live at once differ in all but one of 2^32 cases.
-fn fold(uid: InstanceUid) -> u32 {
-    (xxhash_rust::xxh3::xxh3_64(&uid.0) as u32).max(1)
-}
-
-fn short(text: &str) -> Box<str> {
-    text[..text.floor_char_boundary(LABEL_BYTES_MAX)].into()
 }

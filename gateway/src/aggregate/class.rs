@@ -1,5 +1,6 @@
 //! What one record comes to, in four bytes: the counters of a shard are moved by it.
 
+use hashbrown::HashTable;
 use render::rollout::evidence::{self, Reading, Seat};
 use render::rollout::verdict::Tally;
 
@@ -67,19 +68,13 @@ impl Class {
         self.0 & FAILED != 0
     }
 
-    pub(super) fn count(self, tally: &mut Tally) {
-        if self.counts() {
-            tally.add(&self.meaning());
-            tally.no_bucket += u64::from(self.0 & NO_BUCKET != 0);
-        }
+    pub(super) fn bits(self) -> u32 {
+        self.0
     }
 
-    /// Takes away what [`Self::count`] added.
-    pub(super) fn uncount(self, tally: &mut Tally) {
-        if self.counts() {
-            tally.remove(&self.meaning());
-            tally.no_bucket -= u64::from(self.0 & NO_BUCKET != 0);
-        }
+    /// Of what [`Self::bits`] gave.
+    pub(super) fn from_bits(bits: u32) -> Self {
+        Self(bits)
     }
 
     /// As far as it is counted.
@@ -115,36 +110,72 @@ impl Class {
     }
 }
 
-/// Adds up shards.
-pub(super) fn add(sum: &mut Tally, part: &Tally) {
-    let Tally {
-        stages,
-        taken,
-        long_dark,
-        control,
-        foreign,
-        served_in_tier,
-        no_bucket,
-        duplicates,
-        overflow,
-        awaited: _,
-        replicas: _,
-        braked: _,
-    } = part;
-    if sum.stages.len() < stages.len() {
-        sum.stages.resize(stages.len(), Default::default());
+/// How many members come to each class.
+#[derive(Debug)]
+pub(super) struct Classes(HashTable<(Class, u32)>);
+
+/// Classes that a shard has room for from the start.
+const CLASSES: usize = 14;
+
+impl Default for Classes {
+    fn default() -> Self {
+        Self(HashTable::with_capacity(CLASSES))
     }
-    for (sum, part) in sum.stages.iter_mut().zip(stages) {
-        sum.add_all(part);
+}
+
+impl Classes {
+    // hot
+    pub(super) fn add(&mut self, class: Class) {
+        match self.0.find_mut(hash(class), |(known, _)| *known == class) {
+            Some((_, members)) => *members += 1,
+            None => self.insert(class),
+        }
     }
-    sum.taken += taken;
-    sum.long_dark += long_dark;
-    sum.control.seen += control.seen;
-    sum.control.dark += control.dark;
-    sum.control.unobserved += control.unobserved;
-    sum.foreign.add_all(foreign);
-    sum.served_in_tier += served_in_tier;
-    sum.no_bucket += no_bucket;
-    sum.duplicates += duplicates;
-    sum.overflow += overflow;
+
+    #[cold]
+    fn insert(&mut self, class: Class) {
+        if !class.counts() {
+            return;
+        }
+        if self.0.len() == self.0.capacity() {
+            self.0.retain(|(_, members)| *members > 0);
+        }
+        self.0.insert_unique(hash(class), (class, 1), |(class, _)| hash(*class));
+    }
+
+    // hot
+    pub(super) fn remove(&mut self, class: Class) {
+        let known = self.0.find_mut(hash(class), |(known, _)| *known == class);
+        debug_assert!(known.is_some() || !class.counts(), "what is taken out was taken in");
+        if let Some((_, members)) = known {
+            debug_assert!(*members > 0, "what is taken out was taken in");
+            *members -= 1;
+        }
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    pub(super) fn has_halted(&self) -> bool {
+        self.0.iter().any(|(class, members)| class.is_halted() && *members > 0)
+    }
+
+    /// Adds them, under a stage that the tally may not know yet.
+    pub(super) fn count(&self, stage: u32, tally: &mut Tally) {
+        let rows = stage as usize + 1;
+        if tally.stages.len() < rows {
+            tally.stages.resize(rows, Default::default());
+        }
+        for (class, members) in &self.0 {
+            tally.add_many(&class.meaning(), u64::from(*members));
+            if class.0 & NO_BUCKET != 0 {
+                tally.no_bucket += u64::from(*members);
+            }
+        }
+    }
+}
+
+fn hash(class: Class) -> u64 {
+    u64::from(class.0).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }

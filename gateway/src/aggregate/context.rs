@@ -5,7 +5,9 @@ use std::sync::Arc;
 use render::rollout::evidence::{self, Conn, Identity, Millis, Owner, Record};
 
 use super::class::Class;
+use super::packed::Vouched;
 use super::replicas::Owners;
+use super::vouched::Memo;
 
 /// The same for all members of a cell until its head, its times or its replicas change.
 #[derive(Clone, Debug)]
@@ -18,6 +20,7 @@ pub(super) struct Context {
     pub(super) is_stored: bool,
     /// Aggregators that members are sent to.
     pub(super) uplinks: usize,
+    pub(super) memo: Memo,
 }
 
 /// An idle record that counts for nothing stays at least this long past its last word.
@@ -45,6 +48,11 @@ impl Context {
     ) -> (Class, Option<Millis>) {
         let meaning = self.meaning(now_ms, record);
         (Class::new(&meaning, no_bucket), meaning.next_ms)
+    }
+
+    /// What a collector comes to for as long as it is vouched for.
+    pub(super) fn class_of(&self, vouched: Vouched) -> Class {
+        self.memo.class(vouched, &self.terms)
     }
 
     pub(super) fn meaning(&self, now_ms: Millis, record: &Record) -> evidence::Class {

@@ -20,6 +20,7 @@ use super::links::Reported;
 use super::replicas::{Affected, Owners, REPLICAS_MAX, Replicas};
 use super::sights::{Look, look};
 use super::store::{CellRow, Kind, Loaded, ProcessRow, Sight, row_key};
+use super::vouched::Memo;
 use super::{Role, Shared};
 
 /// How long evidence of a change that is not in head is kept: an editor's rename or a torn read
@@ -266,6 +267,7 @@ impl Judging {
             seed: shared.seed,
             is_stored: shared.store.is_some(),
             uplinks: shared.links.len(),
+            memo: Memo::default(),
         };
         let cell = Arc::new(Cell::new(key.clone(), number, row, context, Arc::clone(shared)));
         if let Some(store) = &shared.store {
@@ -385,6 +387,7 @@ impl Judging {
             seed: shared.seed,
             is_stored: shared.store.is_some(),
             uplinks: shared.links.len(),
+            memo: Memo::default(),
         };
         let mut state = cell.state();
         let halt = halt_digest(&rollout.halt);

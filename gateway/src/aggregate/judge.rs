@@ -13,7 +13,6 @@ use render::rollout::verdict::{Kind, Tally, Terms, Times, Verdict, judge};
 use render::snapshot::Arm;
 
 use super::cell::{Cell, SHARDS};
-use super::class;
 use super::replicas::Replicas;
 use super::shard::{Member, Shard};
 use super::sights::Began;
@@ -268,7 +267,7 @@ impl Cell {
         self.each_shard(|shard| {
             // A shard that is not there has no list either.
             let (Some(shard), Some((version, lines))) = (shard, lists.next()) else { return };
-            class::add(&mut tally, shard.tally());
+            shard.count(&mut tally);
             if *version != shard.halted_version() {
                 *version = shard.halted_version();
                 let meaning = |member: &Member<'_>| context.meaning(now_ms, &member.record);
@@ -326,8 +325,7 @@ fn lines_of(
     cut: &mut bool,
     meaning: impl Fn(&Member<'_>) -> evidence::Class,
 ) -> Vec<HaltedMember> {
-    let rows = &shard.tally().stages;
-    if rows.iter().all(|row| row.failed == 0 && row.dark == 0) {
+    if !shard.has_halted() {
         return Vec::new();
     }
     let mut lines = Vec::new();

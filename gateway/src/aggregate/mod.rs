@@ -34,6 +34,7 @@ mod class;
 mod context;
 mod halts;
 mod heads;
+mod index;
 mod judge;
 mod links;
 mod notices;
@@ -43,8 +44,10 @@ mod replicas;
 mod series;
 mod shard;
 mod sights;
+mod slab;
 mod store;
 mod told;
+mod vouched;
 mod waiting;
 
 pub use cell::{About, Cell, Followed, Observation, RECORDS_MAX, TEXTS_MAX};

@@ -7,28 +7,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use hashbrown::HashTable;
 use render::rollout::evidence::{Conn, Identity, Millis, Record, Session};
 use render::rollout::verdict::Tally;
 use smallvec::SmallVec;
 
-use super::class::Class;
+use super::class::{Class, Classes};
 use super::context::Context;
-use super::packed::{Incarnations, Slot};
+use super::index::{Index, PLACES_MAX};
+use super::packed::{Hot, Incarnations};
 use super::replicas::Affected;
+use super::slab::Slab;
 use super::waiting::Waiting;
 
-/// Members per block of memory: so many that a block nearly fills a size class of the allocator
-/// (1,280 bytes), and so few that a Rollout of ten collectors does not cost as if it had thousands.
-const CHUNK: usize = 11;
 /// Room for members to be written that a shard keeps between two looks.
 const DIRTY_KEPT: usize = 32;
 /// Past this many incarnations in a shard, those that no member names any more are forgotten.
 const INCARNATIONS_SOFT_MAX: usize = 1_024;
 /// Live uids of one identity that are told apart beyond the first; more are not counted.
 pub(super) const RIVALS_MAX: usize = 16;
-
-const _: () = assert!(size_of::<Chunk>() <= 1_280);
 
 /// What can be read of a member, kept for halted ones alone.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -38,29 +34,21 @@ pub(crate) struct Text {
     pub(crate) error: Box<str>,
 }
 
-/// Members, in blocks that never move.
-struct Chunk {
-    /// When what each comes to changes by time alone: seconds since 1970, rounded up.
-    due: [u32; CHUNK],
-    class: [Class; CHUNK],
-    slots: [Slot; CHUNK],
-}
-
 /// Live sessions of an identity beside its newest one, and their folded uids.
 pub(super) type Rivals = SmallVec<[(Session, u32); 2]>;
 
 pub(super) struct Shard {
     pub(super) context: Arc<Context>,
-    pub(super) index: HashTable<u32>,
-    #[expect(clippy::vec_box, reason = "growing must not move, nor hold twice, what is there")]
-    chunks: Vec<Box<Chunk>>,
-    /// Slots that were ever in use.
-    pub(super) used: u32,
-    free: Vec<u32>,
+    index: Index,
+    pub(super) slab: Slab,
     pub(super) incarnations: Incarnations,
-    pub(super) tally: Tally,
+    /// Past this many incarnations, those that no member names any more are forgotten.
+    incarnations_kept: usize,
+    classes: Classes,
+    pub(super) duplicates: u64,
+    overflow: u64,
     /// Changes with what is to be read about halted members. From 1.
-    pub(super) halted_version: u64,
+    halted_version: u64,
     /// No member is due before.
     next_due: u32,
     /// Members to be written; each once.
@@ -121,16 +109,16 @@ pub(crate) struct Member<'s> {
 
 impl Shard {
     pub(super) fn new(context: Arc<Context>) -> Self {
-        let tally = Tally::new(context.terms.stage);
         let waiting = std::iter::repeat_with(Waiting::default).take(context.uplinks).collect();
         Self {
+            incarnations: Incarnations::new(Arc::clone(&context.owners)),
             context,
-            index: HashTable::new(),
-            chunks: Vec::new(),
-            used: 0,
-            free: Vec::new(),
-            incarnations: Incarnations::default(),
-            tally,
+            index: Index::default(),
+            slab: Slab::new(),
+            incarnations_kept: INCARNATIONS_SOFT_MAX,
+            classes: Classes::default(),
+            duplicates: 0,
+            overflow: 0,
             halted_version: 1,
             next_due: u32::MAX,
             dirty: Vec::new(),
@@ -149,98 +137,112 @@ impl Shard {
         self.halted_version
     }
 
-    pub(super) fn tally(&self) -> &Tally {
-        &self.tally
+    pub(super) fn has_halted(&self) -> bool {
+        self.classes.has_halted()
+    }
+
+    /// Adds its members.
+    pub(super) fn count(&self, tally: &mut Tally) {
+        tally.duplicates += self.duplicates;
+        tally.overflow += self.overflow;
+        self.classes.count(self.context.terms.stage, tally);
     }
 
     pub(super) fn get(&self, hash: u64, identity: Identity) -> Option<Member<'_>> {
-        let at = self.index.find(hash, |at| self.slot(*at).identity() == identity)?;
-        Some(self.member(*at))
+        self.find(hash, identity).map(|at| self.member(at))
     }
 
     // hot: a change of a known member allocates nothing, whatever it says.
     pub(super) fn observe(&mut self, now_ms: Millis, change: &Change<'_>, room: bool) -> Effect {
-        let Some((at, fresh)) = self.find_or_insert(change, room) else {
-            self.tally.overflow += 1;
-            return Effect { overflow: true, ..Effect::default() };
-        };
-        if self.incarnations.len() > INCARNATIONS_SOFT_MAX {
+        match self.find(change.hash, change.identity) {
+            Some(at) => self.observe_at(now_ms, at, change),
+            None => match self.insert(change, room) {
+                Some(at) => {
+                    let effect = self.observe_at(now_ms, at, change);
+                    let waits = effect.waits || self.wait(at, change.links);
+                    Effect { fresh: true, waits, ..effect }
+                }
+                None => self.overflow(),
+            },
+        }
+    }
+
+    #[cold]
+    fn overflow(&mut self) -> Effect {
+        self.overflow += 1;
+        Effect { overflow: true, ..Effect::default() }
+    }
+
+    /// What [`Self::observe`] does of one that is known. `at`: where it is.
+    // hot
+    pub(super) fn observe_at(&mut self, now_ms: Millis, at: u32, change: &Change<'_>) -> Effect {
+        if self.incarnations.len() > self.incarnations_kept {
             self.forget_incarnations();
         }
-        let slot = self.slot(at);
-        let (before, had_bucket) = (slot.record(&self.incarnations), !slot.has(Slot::NO_BUCKET));
-        let mut said = *change.record;
-        let mut rivals = slot.has(Slot::RIVALS);
+        let said = change.record;
+        let mut rivals = self.slab.hot(at).has(Hot::RIVALS);
         if let Some(conn) = said.conn {
-            self.note_session(at, before.conn, conn, change.uid);
+            self.note_session(at, conn, change.uid);
         }
-        let shared = self.slot(at).has(Slot::RIVALS);
+        let Self { slab, incarnations, context, .. } = self;
+        let mut slot = slab.slot_mut(at);
+        let was_open = slot.hot.is_open();
+        let was_halted = slot.as_packed().halted_after(incarnations);
+        let shared = slot.hot.has(Hot::RIVALS);
         rivals |= shared;
-        if shared && before.failed_now() {
-            // It is not known which of the two it failed on.
-            said.applied = None;
-        }
-        let mut record = before;
-        record.merge(&said);
-
-        let chunk = &mut self.chunks[at as usize / CHUNK];
-        let slot = &mut chunk.slots[at as usize % CHUNK];
-        slot.set(Slot::NO_BUCKET, change.no_bucket);
-        if slot.set_record(&record, &mut self.incarnations).is_err() {
-            self.tally.overflow += 1;
-            return Effect { overflow: true, ..Effect::default() };
-        }
-        let was = chunk.class[at as usize % CHUNK];
-        let dirty = self.context.is_stored
-            && !record.is_idle()
-            && record != before
-            && !slot.has(Slot::DIRTY);
-        let has_text = slot.has(Slot::ABOUT);
+        // It is not known which of the two it failed on.
+        let with_applied = !shared || was_halted.is_none();
+        let had_bucket = !slot.hot.has(Hot::NO_BUCKET);
+        slot.hot.set(Hot::NO_BUCKET, change.no_bucket);
+        let Ok(merged) = slot.merge(said, with_applied, incarnations) else {
+            return self.overflow();
+        };
+        let halt_changed = slot.as_packed().halted_after(incarnations) != was_halted;
+        let hot = slot.hot;
+        let is_open = hot.is_open();
+        let silent = was_open && !is_open && hot.took_candidate();
+        let has_text = hot.has(Hot::ABOUT);
+        let dirty = merged.changed && context.is_stored && !hot.is_idle() && !hot.has(Hot::DIRTY);
         if dirty {
-            slot.set(Slot::DIRTY, true);
+            hot.set(Hot::DIRTY, true);
             self.dirty.push(at);
         }
+        let was = hot.class();
         let now = self.classify(now_ms, at);
-        if record.failed != before.failed {
-            self.halted_version += 1;
-        }
+        self.halted_version += u64::from(merged.failed);
         // Which sessions live besides the newest is told with it.
-        let news = record != before
-            || had_bucket == change.no_bucket
-            || (rivals && change.record.conn.is_some());
-        let waits = change.links != 0 && (news || fresh) && self.wait(at, change.links);
-        let halt = |record: &Record| record.failed_now().then_some(record.tries);
-        let open = |conn: Option<(Session, Conn)>| matches!(conn, Some((_, Conn::Open)));
+        let news =
+            merged.changed || had_bucket == change.no_bucket || (rivals && said.conn.is_some());
+        let waits = change.links != 0 && news && self.wait(at, change.links);
         Effect {
             overflow: false,
-            failed: record.failed != before.failed,
+            failed: merged.failed,
             halts: now.is_halted() && !was.is_halted(),
-            silent: record.took_candidate() && open(before.conn) && !open(record.conn),
+            silent,
             dirty,
-            fresh,
-            text_is_stale: has_text
-                && !now.is_halted()
-                && record.failed == before.failed
-                && open(record.conn),
+            fresh: false,
+            text_is_stale: has_text && !now.is_halted() && !merged.failed && is_open,
             waits,
-            halt_changed: halt(&record) != halt(&before),
+            halt_changed,
         }
     }
 
     /// Takes in what the store held. Merges, so that nothing is lost whatever came before. Whether
     /// it is new.
     pub(super) fn restore(&mut self, now_ms: Millis, change: &Change<'_>) -> bool {
-        let Some((at, fresh)) = self.find_or_insert(change, true) else { return false };
-        let mut record = self.slot(at).record(&self.incarnations);
-        record.merge(change.record);
-        let slot = &mut self.chunks[at as usize / CHUNK].slots[at as usize % CHUNK];
-        slot.set(Slot::NO_BUCKET, change.no_bucket);
-        if slot.set_record(&record, &mut self.incarnations).is_err() {
-            self.tally.overflow += 1;
+        let known = self.find(change.hash, change.identity);
+        let Some(at) = known.or_else(|| self.insert(change, true)) else {
+            self.overflow += 1;
+            return false;
+        };
+        let mut slot = self.slab.slot_mut(at);
+        slot.hot.set(Hot::NO_BUCKET, change.no_bucket);
+        if slot.merge(change.record, true, &mut self.incarnations).is_err() {
+            self.overflow += 1;
         }
         self.classify(now_ms, at);
         self.wait(at, change.links);
-        fresh
+        known.is_none()
     }
 
     /// Looks again at those whose time has come, and drops idle ones that count for nothing.
@@ -250,17 +252,15 @@ impl Shard {
             return;
         }
         self.next_due = u32::MAX;
-        for at in 0..self.used {
-            let (chunk, index) = (at as usize / CHUNK, at as usize % CHUNK);
-            let due = self.chunks[chunk].due[index];
+        for at in self.slab.all() {
+            let due = self.slab.due(at);
             if due > now_s {
                 self.next_due = self.next_due.min(due);
                 continue;
             }
             let now = self.classify(now_ms, at);
-            let record = self.slot(at).record(&self.incarnations);
-            let waits = self.slot(at).waits() != 0;
-            if !now.counts() && !waits && self.may_drop(now_ms, &record) {
+            let waits = self.slab.hot(at).waits() != 0;
+            if !now.counts() && !waits && self.may_drop(now_ms, &self.record(at)) {
                 self.remove(at);
             }
         }
@@ -281,20 +281,17 @@ impl Shard {
             rivals.retain(|(session, _)| context.owners.reports(session.incarnation));
             !rivals.is_empty()
         });
-        let stage = context.terms.stage;
+        self.duplicates = self.rivals.values().map(|rivals| rivals.len() as u64 + 1).sum();
+        self.incarnations.set_owners(Arc::clone(&context.owners));
         self.context = context;
         self.next_due = u32::MAX;
         self.halted_version += 1;
-        let duplicates = self.rivals.values().map(|rivals| rivals.len() as u64 + 1).sum();
-        self.tally = Tally { duplicates, overflow: self.tally.overflow, ..Tally::new(stage) };
-        for at in 0..self.used {
-            let (chunk, index) = (at as usize / CHUNK, at as usize % CHUNK);
-            let chunk = &mut self.chunks[chunk];
-            chunk.class[index] = Class::NOWHERE;
-            let identity = chunk.slots[index].identity();
-            let rivals = self.rivals.contains_key(&identity);
-            chunk.slots[index].set(Slot::RIVALS, rivals);
-            if !chunk.slots[index].has(Slot::FREE) {
+        self.classes.clear();
+        for at in self.slab.all() {
+            let hot = self.slab.hot_mut(at);
+            hot.set_class(Class::NOWHERE);
+            hot.set(Hot::RIVALS, self.rivals.contains_key(&hot.identity()));
+            if !hot.has(Hot::FREE) {
                 self.classify(now_ms, at);
             }
         }
@@ -302,13 +299,14 @@ impl Shard {
 
     /// Counts those anew whose newest session is of one of these processes.
     fn set_owners(&mut self, now_ms: Millis, context: Arc<Context>, processes: &[u32]) {
+        self.incarnations.set_owners(Arc::clone(&context.owners));
         self.context = context;
-        for at in 0..self.used {
-            let slot = self.slot(at);
-            let conn = slot.record(&self.incarnations).conn;
+        for at in self.slab.all() {
+            let conn = self.slab.get(at).conn(&self.incarnations);
             let affected =
                 conn.is_some_and(|(session, _)| processes.contains(&session.incarnation));
-            if !slot.has(Slot::FREE) && (affected || slot.has(Slot::RIVALS)) {
+            let hot = self.slab.hot(at);
+            if !hot.has(Hot::FREE) && (affected || hot.has(Hot::RIVALS)) {
                 self.forget_silent_rivals(at);
                 self.classify(now_ms, at);
             }
@@ -318,28 +316,28 @@ impl Shard {
 
     /// Sessions of a process that does not report are not known to live.
     fn forget_silent_rivals(&mut self, at: u32) {
-        if !self.slot(at).has(Slot::RIVALS) {
+        let hot = self.slab.hot_mut(at);
+        if !hot.has(Hot::RIVALS) {
             return;
         }
-        let identity = self.slot(at).identity();
+        let identity = hot.identity();
         let Some(rivals) = self.rivals.get_mut(&identity) else { return };
         let before = rivals.len() as u64 + 1;
         let owners = &self.context.owners;
         rivals.retain(|(session, _)| owners.reports(session.incarnation));
         let left = if rivals.is_empty() { 0 } else { rivals.len() as u64 + 1 };
+        hot.set(Hot::RIVALS, left > 0);
         if left == 0 {
             self.rivals.remove(&identity);
         }
-        self.tally.duplicates = self.tally.duplicates + left - before;
-        self.slot_mut(at).set(Slot::RIVALS, left > 0);
+        self.duplicates = self.duplicates + left - before;
     }
 
     /// Drops every idle record: the change has left head.
     pub(super) fn drop_idle(&mut self) {
-        for at in 0..self.used {
-            let slot = self.slot(at);
-            let idle = slot.waits() == 0 && slot.record(&self.incarnations).is_idle();
-            if !slot.has(Slot::FREE) && idle {
+        for at in self.slab.all() {
+            let hot = self.slab.hot(at);
+            if !hot.has(Hot::FREE) && hot.waits() == 0 && hot.is_idle() {
                 self.remove(at);
             }
         }
@@ -348,9 +346,9 @@ impl Shard {
     /// Gives the next members to be written, and forgets that they wait.
     pub(super) fn take_dirty(&mut self, mut take: impl FnMut(Member<'_>) -> bool) {
         while let Some(at) = self.dirty.pop() {
-            let slot = &mut self.chunks[at as usize / CHUNK].slots[at as usize % CHUNK];
-            slot.set(Slot::DIRTY, false);
-            if slot.has(Slot::FREE) {
+            let hot = self.slab.hot_mut(at);
+            hot.set(Hot::DIRTY, false);
+            if hot.has(Hot::FREE) {
                 continue;
             }
             if !take(self.member(at)) {
@@ -369,24 +367,22 @@ impl Shard {
 
     /// Everybody who holds something worth keeping waits to be written.
     pub(super) fn dirty_all(&mut self) {
-        for at in 0..self.used {
-            let slot = &mut self.chunks[at as usize / CHUNK].slots[at as usize % CHUNK];
-            let stored = !slot.has(Slot::FREE) && !slot.record(&self.incarnations).is_idle();
-            if stored && !slot.has(Slot::DIRTY) {
-                slot.set(Slot::DIRTY, true);
+        for at in self.slab.all() {
+            let hot = self.slab.hot_mut(at);
+            if !hot.has(Hot::FREE) && !hot.is_idle() && !hot.has(Hot::DIRTY) {
+                hot.set(Hot::DIRTY, true);
                 self.dirty.push(at);
             }
         }
     }
 
     pub(super) fn members(&self) -> impl Iterator<Item = Member<'_>> {
-        (0..self.used).filter(|at| !self.slot(*at).has(Slot::FREE)).map(|at| self.member(at))
+        self.slab.all().filter(|at| !self.slab.hot(*at).has(Hot::FREE)).map(|at| self.member(at))
     }
 
     pub(super) fn halted(&self) -> impl Iterator<Item = Member<'_>> {
-        let halted =
-            |at: &u32| self.chunks[*at as usize / CHUNK].class[*at as usize % CHUNK].is_halted();
-        (0..self.used).filter(halted).map(|at| self.member(at))
+        let halted = |at: &u32| self.slab.hot(*at).class().is_halted();
+        self.slab.all().filter(halted).map(|at| self.member(at))
     }
 
     pub(super) fn text(&self, identity: Identity) -> Option<&Text> {
@@ -395,118 +391,129 @@ impl Shard {
 
     /// Whether there was one before.
     pub(super) fn set_text(&mut self, hash: u64, identity: Identity, text: Option<Text>) -> bool {
-        let at = self.index.find(hash, |at| self.slot(*at).identity() == identity).copied();
-        let Some(at) = at else { return true };
+        let Some(at) = self.find(hash, identity) else { return true };
         self.halted_version += 1;
-        let slot = &mut self.chunks[at as usize / CHUNK].slots[at as usize % CHUNK];
-        slot.set(Slot::ABOUT, text.is_some());
+        self.slab.hot_mut(at).set(Hot::ABOUT, text.is_some());
         match text {
             Some(text) => self.texts.insert(identity, text).is_some(),
             None => self.texts.remove(&identity).is_some(),
         }
     }
 
-    pub(super) fn slot(&self, at: u32) -> &Slot {
-        &self.chunks[at as usize / CHUNK].slots[at as usize % CHUNK]
+    fn record(&self, at: u32) -> Record {
+        self.slab.get(at).record(&self.incarnations)
     }
 
-    pub(super) fn slot_mut(&mut self, at: u32) -> &mut Slot {
-        &mut self.chunks[at as usize / CHUNK].slots[at as usize % CHUNK]
+    pub(super) fn member(&self, at: u32) -> Member<'_> {
+        let hot = self.slab.hot(at);
+        let identity = hot.identity();
+        Member {
+            identity,
+            record: self.record(at),
+            class: hot.class(),
+            no_bucket: hot.has(Hot::NO_BUCKET),
+            text: if hot.has(Hot::ABOUT) { self.texts.get(&identity) } else { None },
+            uid: hot.uid(),
+        }
     }
 
     /// Where it is.
     pub(super) fn find(&self, hash: u64, identity: Identity) -> Option<u32> {
-        self.index.find(hash, |at| self.slot(*at).identity() == identity).copied()
+        self.index.find(hash, |at| self.slab.hot(at).identity() == identity)
     }
 
-    pub(super) fn member(&self, at: u32) -> Member<'_> {
-        let chunk = &self.chunks[at as usize / CHUNK];
-        let slot = &chunk.slots[at as usize % CHUNK];
-        let identity = slot.identity();
-        Member {
-            identity,
-            record: slot.record(&self.incarnations),
-            class: chunk.class[at as usize % CHUNK],
-            no_bucket: slot.has(Slot::NO_BUCKET),
-            text: if slot.has(Slot::ABOUT) { self.texts.get(&identity) } else { None },
-            uid: slot.uid(),
+    /// Where each is, as far as it is known. All of them come closer to the processor.
+    // hot
+    pub(super) fn find_all(
+        &self,
+        who: impl Iterator<Item = (u64, Identity)> + Clone,
+        places: &mut [Option<u32>],
+    ) {
+        // First the index, then the members: nothing waits for what was asked for before it.
+        let mut touched = who.clone().fold(0, |all, (hash, _)| all ^ self.index.touch(hash));
+        for ((hash, _), at) in who.clone().zip(&mut *places) {
+            *at = self.index.find(hash, |_| true);
         }
-    }
-
-    /// Where it is, and whether it is new; `None`: it is new, and there is no room.
-    fn find_or_insert(&mut self, change: &Change<'_>, room: bool) -> Option<(u32, bool)> {
-        let Self { index, chunks, free, used, context, .. } = self;
-        let seed = context.seed;
-        let identity_at =
-            |at: &u32| chunks[*at as usize / CHUNK].slots[*at as usize % CHUNK].identity();
-        // Not by its entry: that makes room for one more, needed or not.
-        if let Some(at) = index.find(change.hash, |at| identity_at(at) == change.identity) {
-            return Some((*at, false));
-        }
-        if !room {
-            return None;
-        }
-        let at = free.pop().unwrap_or(*used);
-        index.insert_unique(change.hash, at, |at| seed.hash(identity_at(at)));
-        if at == *used {
-            *used += 1;
-            if chunks.len() * CHUNK <= at as usize {
-                chunks.push(Chunk::new());
+        for ((hash, identity), at) in who.zip(places) {
+            if let Some(maybe) = *at {
+                let packed = self.slab.get(maybe);
+                touched ^= packed.cold.touch();
+                if packed.hot.identity() != identity {
+                    *at = self.find(hash, identity);
+                }
             }
         }
-        let slot = &mut chunks[at as usize / CHUNK].slots[at as usize % CHUNK];
-        *slot = Slot::EMPTY;
-        slot.set(Slot::FREE, false);
-        slot.set_identity(change.identity);
-        Some((at, true))
+        std::hint::black_box(touched);
+    }
+
+    /// Where one is from now on of whom nothing is known; `None`: there is no room.
+    #[cold]
+    fn insert(&mut self, change: &Change<'_>, room: bool) -> Option<u32> {
+        let Self { index, slab, context, .. } = self;
+        if !room || index.len() >= PLACES_MAX as usize {
+            return None;
+        }
+        let at = slab.take_place();
+        let hash_of = |at| context.seed.hash(slab.hot(at).identity());
+        index.insert(change.hash, at, hash_of);
+        *slab.hot_mut(at) = Hot::new(change.identity);
+        Some(at)
     }
 
     fn remove(&mut self, at: u32) {
-        let identity = self.slot(at).identity();
+        let identity = self.slab.hot(at).identity();
         if let Some(rivals) = self.rivals.remove(&identity) {
-            self.tally.duplicates -= rivals.len() as u64 + 1;
+            self.duplicates -= rivals.len() as u64 + 1;
         }
         self.texts.remove(&identity);
-        // The index is asked by its own values: the slab says who they are.
-        let hash = self.context.seed.hash(identity);
-        if let Ok(entry) = self.index.find_entry(hash, |known| *known == at) {
-            entry.remove();
-        }
-        let chunk = &mut self.chunks[at as usize / CHUNK];
-        chunk.class[at as usize % CHUNK].uncount(&mut self.tally);
-        chunk.class[at as usize % CHUNK] = Class::NOWHERE;
-        chunk.due[at as usize % CHUNK] = u32::MAX;
-        chunk.slots[at as usize % CHUNK] = Slot::EMPTY;
-        self.free.push(at);
+        let Self { index, slab, context, .. } = self;
+        let hash_of = |at| context.seed.hash(slab.hot(at).identity());
+        index.remove(hash_of(at), at, hash_of);
+        self.classes.remove(slab.hot(at).class());
+        slab.free_place(at);
     }
 
     /// Counts a member as what it comes to now.
+    // hot
     pub(super) fn classify(&mut self, now_ms: Millis, at: u32) -> Class {
-        let chunk = &mut self.chunks[at as usize / CHUNK];
-        let slot = &chunk.slots[at as usize % CHUNK];
-        let mut record = slot.record(&self.incarnations);
-        if slot.has(Slot::RIVALS)
-            && let Some(rivals) = self.rivals.get(&slot.identity())
+        let packed = self.slab.get(at);
+        let (class, due) = match packed.vouched(&self.incarnations) {
+            Some(vouched) => (self.context.class_of(vouched), u32::MAX),
+            None => self.work_out(now_ms, at),
+        };
+        let hot = self.slab.hot_mut(at);
+        let was = hot.class();
+        if was != class {
+            hot.set_class(class);
+            self.classes.remove(was);
+            self.classes.add(class);
+            self.halted_version += u64::from(was.is_halted() || class.is_halted());
+        }
+        if due != u32::MAX || hot.has(Hot::TIMED) {
+            hot.set(Hot::TIMED, due != u32::MAX);
+            *self.slab.due_mut(at) = due;
+            self.next_due = self.next_due.min(due);
+        }
+        class
+    }
+
+    /// What one comes to that nobody vouches for, and when that changes by time alone.
+    fn work_out(&self, now_ms: Millis, at: u32) -> (Class, u32) {
+        let hot = self.slab.hot(at);
+        let mut record = self.record(at);
+        if hot.has(Hot::RIVALS)
+            && let Some(rivals) = self.rivals.get(&hot.identity())
             && let Some((session, _)) = rivals.iter().max()
-            && !matches!(record.conn, Some((_, Conn::Open)))
+            && !hot.is_open()
         {
             // Its newest session has ended, and another uid goes on under its name.
             record.conn = Some((*session, Conn::Open));
         }
-        let (class, next_ms) = self.context.classify(now_ms, &record, slot.has(Slot::NO_BUCKET));
+        let (class, next_ms) = self.context.classify(now_ms, &record, hot.has(Hot::NO_BUCKET));
         let drop_ms = (!class.counts() && record.is_idle() && !self.context.is_open(&record))
             .then(|| self.context.idle_until(&record).max(now_ms + 1));
         let due_ms = next_ms.into_iter().chain(drop_ms).min().unwrap_or(Millis::MAX);
-        let due = u32::try_from(due_ms.div_ceil(1_000)).unwrap_or(u32::MAX);
-        let was = std::mem::replace(&mut chunk.class[at as usize % CHUNK], class);
-        if was != class {
-            was.uncount(&mut self.tally);
-            class.count(&mut self.tally);
-            self.halted_version += u64::from(was.is_halted() || class.is_halted());
-        }
-        chunk.due[at as usize % CHUNK] = due;
-        self.next_due = self.next_due.min(due);
-        class
+        (class, u32::try_from(due_ms.div_ceil(1_000)).unwrap_or(u32::MAX))
     }
 
     fn may_drop(&self, now_ms: Millis, record: &Record) -> bool {
@@ -516,77 +523,61 @@ impl Shard {
     }
 
     /// Keeps count of the live uids of one identity.
-    fn note_session(
-        &mut self,
-        at: u32,
-        current: Option<(Session, Conn)>,
-        (session, conn): (Session, Conn),
-        uid: u32,
-    ) {
-        let slot = &mut self.chunks[at as usize / CHUNK].slots[at as usize % CHUNK];
-        let identity = slot.identity();
+    fn note_session(&mut self, at: u32, (session, conn): (Session, Conn), uid: u32) {
+        let current = self.slab.get(at).conn(&self.incarnations);
+        let hot = self.slab.slot_mut(at).hot;
         let newest = current.is_none_or(|(current, _)| session >= current);
-        if slot.has(Slot::RIVALS)
-            && let Some(rivals) = self.rivals.get_mut(&identity)
+        if hot.has(Hot::RIVALS)
+            && let Some(rivals) = self.rivals.get_mut(&hot.identity())
         {
             // It has ended, or is about to be counted anew.
             let before = rivals.len() as u64 + 1;
             rivals.retain(|(known, by)| *known != session && *by != uid);
             if rivals.is_empty() {
-                self.rivals.remove(&identity);
-                slot.set(Slot::RIVALS, false);
-                self.tally.duplicates -= before;
+                self.rivals.remove(&hot.identity());
+                hot.set(Hot::RIVALS, false);
+                self.duplicates -= before;
             } else {
-                self.tally.duplicates -= before - (rivals.len() as u64 + 1);
+                self.duplicates -= before - (rivals.len() as u64 + 1);
             }
         }
         if conn != Conn::Open {
             if newest {
-                slot.set_uid(0);
+                hot.set_uid(0);
             }
             return;
         }
         if let Some((current, Conn::Open)) = current
             && current != session
-            && slot.uid() != 0
-            && slot.uid() != uid
+            && hot.uid() != 0
+            && hot.uid() != uid
             && self.context.owners.reports(current.incarnation)
         {
-            let older = if newest { (current, slot.uid()) } else { (session, uid) };
-            let rivals = self.rivals.entry(identity).or_default();
+            let older = if newest { (current, hot.uid()) } else { (session, uid) };
+            let rivals = self.rivals.entry(hot.identity()).or_default();
             if rivals.len() < RIVALS_MAX {
-                self.tally.duplicates += if rivals.is_empty() { 2 } else { 1 };
+                self.duplicates += if rivals.is_empty() { 2 } else { 1 };
                 rivals.push(older);
             }
-            slot.set(Slot::RIVALS, true);
+            hot.set(Hot::RIVALS, true);
         }
         if newest {
-            slot.set_uid(uid);
+            hot.set_uid(uid);
         }
     }
 
     /// Keeps the incarnations that some member names.
     #[cold]
     fn forget_incarnations(&mut self) {
-        let mut kept = Incarnations::default();
-        for at in 0..self.used {
-            let slot = &mut self.chunks[at as usize / CHUNK].slots[at as usize % CHUNK];
-            let record = slot.record(&self.incarnations);
+        let mut kept = Incarnations::new(Arc::clone(&self.context.owners));
+        for at in self.slab.all() {
             // No more incarnations are named than before, so there is room for them.
-            let packed = slot.set_record(&record, &mut kept);
-            debug_assert_eq!(packed, Ok(()));
+            let renamed = self.slab.slot_mut(at).rename(&self.incarnations, &mut kept);
+            debug_assert_eq!(renamed, Ok(()));
         }
         self.incarnations = kept;
-    }
-}
-
-impl Chunk {
-    fn new() -> Box<Self> {
-        Box::new(Self {
-            due: [u32::MAX; CHUNK],
-            class: [Class::NOWHERE; CHUNK],
-            slots: [Slot::EMPTY; CHUNK],
-        })
+        // So that it is not done for each change when many are named.
+        self.incarnations_kept = INCARNATIONS_SOFT_MAX.max(2 * self.incarnations.len());
     }
 }
 

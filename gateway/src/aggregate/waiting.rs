@@ -5,9 +5,9 @@
 
 use std::collections::VecDeque;
 
-use render::rollout::evidence::{Conn, Identity, Millis, Record, Session};
+use render::rollout::evidence::{Conn, Identity, Millis, Session};
 
-use super::packed::Slot;
+use super::packed::Hot;
 use super::shard::{Member, RIVALS_MAX, Rivals, Shard};
 
 /// Room for members to be sent that a shard keeps when none waits.
@@ -42,7 +42,7 @@ pub(super) struct Taken {
 impl Shard {
     /// It waits for these aggregators. Whether it did not wait for one of them.
     pub(super) fn wait(&mut self, at: u32, links: u8) -> bool {
-        let slot = self.slot_mut(at);
+        let slot = self.slab.hot_mut(at);
         let new = links & !slot.waits();
         if new == 0 {
             return false;
@@ -59,8 +59,8 @@ impl Shard {
     /// Everybody waits: the full state is to be sent. How many there are.
     pub(super) fn wait_all(&mut self, link: usize) -> usize {
         self.forget_waiting(link);
-        for at in 0..self.used {
-            if !self.slot(at).has(Slot::FREE) {
+        for at in self.slab.all() {
+            if !self.slab.hot(at).has(Hot::FREE) {
                 self.wait(at, 1 << link);
             }
         }
@@ -71,8 +71,8 @@ impl Shard {
 
     /// Nobody waits: the connection is gone, and the next one begins with the full state.
     pub(super) fn forget_waiting(&mut self, link: usize) {
-        for at in 0..self.used {
-            let slot = self.slot_mut(at);
+        for at in self.slab.all() {
+            let slot = self.slab.hot_mut(at);
             slot.set_waits(slot.waits() & !(1 << link));
         }
         if let Some(waiting) = self.waiting.get_mut(link) {
@@ -121,24 +121,24 @@ impl Shard {
     }
 
     fn stops_waiting(&mut self, at: u32, link: usize) -> bool {
-        let slot = self.slot_mut(at);
+        let slot = self.slab.hot_mut(at);
         let waits = slot.waits() & 1 << link != 0;
         slot.set_waits(slot.waits() & !(1 << link));
-        waits && !slot.has(Slot::FREE)
+        waits && !slot.has(Hot::FREE)
     }
 
     fn told(&self, at: u32) -> Told<'_> {
         let member = self.member(at);
-        let has_rivals = self.slot(at).has(Slot::RIVALS);
+        let has_rivals = self.slab.hot(at).has(Hot::RIVALS);
         let rivals = if has_rivals { self.rivals.get(&member.identity) } else { None };
         Told { member, rivals: rivals.map_or(&[], |rivals| &rivals[..]) }
     }
 
     /// A process begins to send its full state.
     pub(super) fn begin_listing(&mut self, incarnation: u32) {
-        for at in 0..self.used {
+        for at in self.slab.all() {
             if self.is_of(at, incarnation) {
-                self.slot_mut(at).set(Slot::LISTED, false);
+                self.slab.hot_mut(at).set(Hot::LISTED, false);
             }
         }
         let Self { rivals, unlisted, .. } = self;
@@ -162,17 +162,17 @@ impl Shard {
     ) {
         let Some(at) = self.find(hash, identity) else { return };
         let Some((session, state)) = conn else { return };
-        let newest = self.slot(at).record(&self.incarnations).conn.map(|(newest, _)| newest);
+        let newest = self.slab.get(at).conn(&self.incarnations).map(|(newest, _)| newest);
         if newest == Some(session) {
-            self.slot_mut(at).set(Slot::LISTED, true);
+            self.slab.hot_mut(at).set(Hot::LISTED, true);
         }
         if !self.unlisted.is_empty() {
             self.unlisted.remove(&(session.incarnation, identity));
         }
-        if others.is_empty() && !self.slot(at).has(Slot::RIVALS) {
+        if others.is_empty() && !self.slab.hot(at).has(Hot::RIVALS) {
             return;
         }
-        let newest_uid = self.slot(at).uid();
+        let newest_uid = self.slab.hot(at).uid();
         let mut rivals = self.rivals.remove(&identity).unwrap_or_default();
         let before = count(&rivals);
         rivals.retain(|(known, _)| known.incarnation != session.incarnation);
@@ -185,8 +185,8 @@ impl Shard {
                 rivals.push((other, uid));
             }
         }
-        self.tally.duplicates = self.tally.duplicates + count(&rivals) - before;
-        self.slot_mut(at).set(Slot::RIVALS, !rivals.is_empty());
+        self.duplicates = self.duplicates + count(&rivals) - before;
+        self.slab.hot_mut(at).set(Hot::RIVALS, !rivals.is_empty());
         if !rivals.is_empty() {
             self.rivals.insert(identity, rivals);
         }
@@ -209,31 +209,30 @@ impl Shard {
             let Some(rivals) = self.rivals.get_mut(&identity) else { continue };
             let before = count(rivals);
             rivals.retain(|(session, _)| session.incarnation != incarnation);
-            self.tally.duplicates = self.tally.duplicates + count(rivals) - before;
+            self.duplicates = self.duplicates + count(rivals) - before;
             let gone = rivals.is_empty();
             if gone {
                 self.rivals.remove(&identity);
             }
             if let Some(at) = self.find(self.context.seed.hash(identity), identity) {
-                self.slot_mut(at).set(Slot::RIVALS, !gone);
+                self.slab.hot_mut(at).set(Hot::RIVALS, !gone);
                 self.classify(now_ms, at);
             }
         }
-        (0..self.used)
-            .filter(|at| !self.slot(*at).has(Slot::LISTED) && self.is_of(*at, incarnation))
+        self.slab
+            .all()
+            .filter(|at| !self.slab.hot(*at).has(Hot::LISTED) && self.is_of(*at, incarnation))
             .filter_map(|at| {
-                let Record { conn, .. } = self.slot(at).record(&self.incarnations);
-                let (session, conn) = conn?;
-                (conn == Conn::Open).then(|| (self.slot(at).identity(), session))
+                let (session, conn) = self.slab.get(at).conn(&self.incarnations)?;
+                (conn == Conn::Open).then(|| (self.slab.hot(at).identity(), session))
             })
             .collect()
     }
 
     /// Whether its newest session is one of this process.
     fn is_of(&self, at: u32, incarnation: u32) -> bool {
-        let slot = self.slot(at);
-        let conn = || slot.record(&self.incarnations).conn;
-        !slot.has(Slot::FREE)
+        let conn = || self.slab.get(at).conn(&self.incarnations);
+        !self.slab.hot(at).has(Hot::FREE)
             && conn().is_some_and(|(session, _)| session.incarnation == incarnation)
     }
 }

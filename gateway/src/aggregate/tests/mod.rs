@@ -17,9 +17,11 @@ use super::{About, Aggregator, Cell, Settings, Ticket};
 use crate::clock::Now;
 use crate::metrics::Metrics;
 
+mod batch;
 mod brakes;
 mod evidence;
 mod model;
+mod packed;
 mod restart;
 
 /// When the process starts, in milliseconds since 1970.

@@ -241,7 +241,8 @@ proptest! {
         (heard_ms, tries, stage, error) in (0_u64..1 << 48, any::<u8>(), any::<u16>(), any::<u32>()),
         no_bucket in any::<bool>(),
     ) {
-        use super::super::packed::{Incarnations, Slot, decode, encode};
+        use super::super::packed::{Cold, Hot, Incarnations, Slot, decode, encode};
+        use super::super::replicas::Replicas;
         let stamp = |at: usize| Stamp {
             epoch_ms: epochs[at],
             incarnation: incarnations[at],
@@ -261,10 +262,12 @@ proptest! {
             first_to_ms: what.took.then_some(epochs[0]),
             tries,
         };
-        let mut known = Incarnations::default();
-        let mut slot = Slot::EMPTY;
-        prop_assert!(slot.set_record(&record, &mut known).is_ok());
-        prop_assert_eq!(slot.record(&known), record);
+        let owners = Arc::new(Replicas::new(0, 1, 0).owners());
+        let mut known = Incarnations::new(owners);
+        let (mut hot, mut cold) = (Hot::EMPTY, Cold::EMPTY);
+        let mut slot = Slot { hot: &mut hot, cold: &mut cold };
+        prop_assert!(slot.merge(&record, true, &mut known).is_ok());
+        prop_assert_eq!(slot.as_packed().record(&known), record);
         prop_assert_eq!(decode(&encode(&record, no_bucket)), Some((record, no_bucket)));
         prop_assert_eq!(decode(&encode(&record, no_bucket)[1..]), None);
     }
