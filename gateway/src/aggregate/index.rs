@@ -101,7 +101,7 @@ impl Index {
 
     fn home(&self, hash: u64) -> usize {
         // Some of the upper bits are the shard's, and equal in all of its members: too few to tell.
-        ((hash >> 32) * self.entries.len() as u64 >> 32) as usize
+        (((hash >> 32) * self.entries.len() as u64) >> 32) as usize
     }
 
     fn after(&self, at: usize) -> usize {

@@ -13,7 +13,6 @@ const _: () = assert!(size_of::<Block<BLOCK>>() == 4_096);
 /// Members by the number of their place. Past the last one that was in use, nothing is there.
 pub(super) struct Slab {
     few: Box<Block<FEW>>,
-    #[expect(clippy::vec_box, reason = "growing must not move, nor hold twice, what is there")]
     blocks: Vec<Box<Block<BLOCK>>>,
     /// Places that were ever in use.
     used: u32,

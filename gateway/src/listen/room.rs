@@ -159,7 +159,7 @@ mod tests {
 
     struct Crowd {
         room: Arc<Room>,
-        tasks: Vec<(usize, tokio::task::JoinHandle<()>)>,
+        tasks: Vec<tokio::task::JoinHandle<()>>,
     }
 
     impl Crowd {
@@ -175,19 +175,18 @@ mod tests {
                 std::future::pending::<()>().await;
             });
             self.room.seat(slot, task.abort_handle());
-            self.tasks.push((slot, task));
+            self.tasks.push(task);
         }
 
         /// Who is still there, by the order of their coming, once those that were ended are gone.
-        async fn rest(&mut self, ended: usize) -> Vec<usize> {
+        async fn rest(&self, ended: usize) -> Vec<usize> {
             let before = self.tasks.len();
-            while self.tasks.iter().filter(|(_, task)| task.is_finished()).count() < ended {
+            while self.tasks.iter().filter(|task| task.is_finished()).count() < ended {
                 tokio::task::yield_now().await;
             }
-            let left = |(at, (_, task)): (usize, &(usize, tokio::task::JoinHandle<()>))| {
-                (!task.is_finished()).then_some(at)
-            };
-            let rest: Vec<usize> = self.tasks.iter().enumerate().filter_map(left).collect();
+            let all = self.tasks.iter().enumerate();
+            let rest: Vec<usize> =
+                all.filter(|(_, task)| !task.is_finished()).map(|(at, _)| at).collect();
             assert_eq!((rest.len(), self.room.taken()), (before - ended, before - ended));
             rest
         }

@@ -114,25 +114,22 @@ fn a_gateway_that_was_started_by_hand_is_rehearsed_with() {
     let [listen, admin] = addresses();
     let given = GivenGateway { admin, endpoint: format!("ws://{listen}/v1/opamp") };
     let repo = keep.path().join("estate.git");
-    let start = {
-        let repo = repo.clone();
-        move || {
-            // The rehearsal waits for the gateway, and it for the first commit.
-            while !repo.join("refs/heads/main").exists() {
-                std::thread::sleep(std::time::Duration::from_millis(20));
-            }
-            let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
-            command
-                .args(["serve", "--workers", "1", "--fetch-interval", "250ms"])
-                .args(["--repo", &format!("file://{}", repo.display())])
-                .args(["--listen", &listen.to_string(), "--admin", &admin.to_string()])
-                .args(["--expect-replicas", "1", "--evidence-grace", "1s"])
-                .args(["--catalogue", "catalogues/catalogue-v0.158.0.json"])
-                .args(["--propose", "--propose-as", "Tidegate <tidegate@example.com>"])
-                .stdout(Stdio::null())
-                .stderr(Stdio::null());
-            Gateway(command.spawn().unwrap())
+    let start = move || {
+        // The rehearsal waits for the gateway, and it for the first commit.
+        while !repo.join("refs/heads/main").exists() {
+            std::thread::sleep(std::time::Duration::from_millis(20));
         }
+        let mut command = Command::new(env!("CARGO_BIN_EXE_gateway"));
+        command
+            .args(["serve", "--workers", "1", "--fetch-interval", "250ms"])
+            .args(["--repo", &format!("file://{}", repo.display())])
+            .args(["--listen", &listen.to_string(), "--admin", &admin.to_string()])
+            .args(["--expect-replicas", "1", "--evidence-grace", "1s"])
+            .args(["--catalogue", "catalogues/catalogue-v0.158.0.json"])
+            .args(["--propose", "--propose-as", "Tidegate <tidegate@example.com>"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        Gateway(command.spawn().unwrap())
     };
     let gateway = std::thread::spawn(start);
     let keep = keep.path().to_owned();
