@@ -156,7 +156,14 @@ class Demo(unittest.TestCase):
         self.assertIn("no wrong offer, no lost halt, no second branch", told)
 
     def test_interrupted_it_ends_what_it_started(self):
-        process = subprocess.Popen(self.command("run", "--stay"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        process = subprocess.Popen(
+            self.command("run", "--stay"),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            # Where this suite runs in the background it ignores interrupts, and so would its children.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
+        )
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.kill)
         for line in process.stdout:
