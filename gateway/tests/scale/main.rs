@@ -138,7 +138,7 @@ fn nothing_is_left() {
     assert!(children.is_empty(), "{children:?}");
 }
 
-/// Process ids of all that this one has started and that have not been waited for.
+/// Process ids of all that this one has started and that have not ended.
 fn children() -> Vec<i32> {
     let own = std::process::id().to_string();
     let mut children = Vec::new();
@@ -147,7 +147,8 @@ fn children() -> Vec<i32> {
         let Ok(stat) = std::fs::read_to_string(entry.path().join("stat")) else { continue };
         let fields: Vec<&str> =
             stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace().collect();
-        if fields.get(1) == Some(&own.as_str()) {
+        // A zombie has ended: a start that failed may leave one to the end of this process.
+        if fields.get(1) == Some(&own.as_str()) && fields.first() != Some(&"Z") {
             children.push(entry.file_name().to_str().unwrap().parse().unwrap());
         }
     }

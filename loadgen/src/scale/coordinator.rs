@@ -120,8 +120,14 @@ pub async fn run(
         0,
         &format!("{} gateways and {} workers are started", layout.replicas, layout.workers),
     );
-    run.start_gateways().await?;
-    run.start_workers().await?;
+    let started = match run.start_gateways().await {
+        Ok(()) => run.start_workers().await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = started {
+        run.end_processes().await;
+        return Err(error);
+    }
     let (held_from, stop) = match run.play().await {
         Ok(held_from) => (held_from, None),
         Err((held_from, stop)) => (held_from, Some(stop)),
@@ -627,7 +633,8 @@ impl<'o> Run<'o> {
         for (number, worker) in self.workers.drain(..).enumerate() {
             let done = self.parts.get(number).is_some_and(Option::is_some);
             if !done {
-                continue; // dropped, and so killed
+                worker.kill().await;
+                continue;
             }
             match tokio::time::timeout(ANSWER_MAX, worker.end()).await {
                 Ok(Ok(())) => {}

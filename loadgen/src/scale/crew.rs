@@ -76,6 +76,12 @@ impl Worker {
         }
     }
 
+    /// Ends it at once; one that has ended is waited for.
+    pub(super) async fn kill(mut self) {
+        // Either it is killed, or it has ended already.
+        let _ = self.child.kill().await;
+    }
+
     /// How it ended, if it has.
     pub(super) fn ended(&mut self) -> Option<String> {
         self.child.try_wait().ok().flatten().map(|status| status.to_string())
