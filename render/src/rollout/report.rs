@@ -1,6 +1,9 @@
 //! What is told about a Rollout: the body of `/api/v1/rollouts/{team}/{name}`, what the commands
 //! print, and what an evidence bundle holds (rollouts.md, decision 22).
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use super::evidence::Millis;
@@ -119,4 +122,24 @@ pub struct ProposalState {
     pub error: Option<String>,
     /// Tries so far.
     pub attempts: u32,
+}
+
+/// Halted members that share condition, error and version.
+pub type Cluster<'r> = ((&'r str, &'r str, &'r str), Vec<&'r HaltedMember>);
+
+impl RolloutReport {
+    /// Halted members by what halts them, worst first.
+    pub fn clusters(&self) -> Vec<Cluster<'_>> {
+        let mut clusters: BTreeMap<(&str, &str, &str), Vec<&HaltedMember>> = BTreeMap::new();
+        for member in &self.halted {
+            let key = (&*member.condition, &*member.error, &*member.version);
+            clusters.entry(key).or_default().push(member);
+        }
+        let mut clusters: Vec<_> = clusters.into_iter().collect();
+        // `failed` is before `went_dark`, and any other condition, in order of its name between them.
+        clusters.sort_by_key(|((condition, ..), members)| {
+            (*condition != "failed", Reverse(members.len()))
+        });
+        clusters
+    }
 }

@@ -1,8 +1,5 @@
 //! Halted members: clustered by condition, error and version, worst first, a few named of each.
 
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
-
 use render::rollout::report::{HaltedMember, RolloutReport};
 
 use super::html::Html;
@@ -15,15 +12,12 @@ pub(super) const SAMPLE_MAX: usize = 5;
 /// Clusters that a card shows.
 pub(super) const CLUSTERS_MAX: usize = 10;
 
-/// Condition, error and version.
-type Cluster<'r> = ((&'r str, &'r str, &'r str), Vec<&'r HaltedMember>);
-
 /// What halts, once for each kind.
 pub(super) fn clusters(h: &mut Html, report: &RolloutReport, now_ms: u64) {
     if report.halted.is_empty() {
         return;
     }
-    let clusters = clustered(report);
+    let clusters = report.clusters();
     let all = report.verdict.failed.saturating_add(report.verdict.dark);
     let named = report.halted.len() as u64;
     let kinds = count(clusters.len() as u64, "kind", "kinds");
@@ -78,17 +72,4 @@ fn samples(h: &mut Html, members: &[&HaltedMember], now_ms: u64) {
             h.line("li", &[], &format!("{} more", number(more)));
         }
     });
-}
-
-fn clustered(report: &RolloutReport) -> Vec<Cluster<'_>> {
-    let mut clusters: BTreeMap<(&str, &str, &str), Vec<&HaltedMember>> = BTreeMap::new();
-    for member in &report.halted {
-        let key = (&*member.condition, &*member.error, &*member.version);
-        clusters.entry(key).or_default().push(member);
-    }
-    let mut clusters: Vec<_> = clusters.into_iter().collect();
-    // `failed` is before `went_dark`, and any other condition, in order of its name between them.
-    clusters
-        .sort_by_key(|((condition, ..), members)| (*condition != "failed", Reverse(members.len())));
-    clusters
 }

@@ -4,12 +4,10 @@
 //! Pure: the same report and the same time give the same text. Whatever a peer chose is
 //! [cleaned](clean).
 
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
 use std::fmt::Write; // to Strings, which cannot fail
 
 use render::problem::printable;
-use render::rollout::report::{HaltedMember, ProposalState, RolloutReport};
+use render::rollout::report::{ProposalState, RolloutReport};
 use render::rollout::verdict::{Counts, Told};
 use render::rollout::words::span;
 
@@ -204,15 +202,7 @@ fn halted(report: &RolloutReport, now_ms: u64) -> String {
     if report.halted.is_empty() {
         return String::new();
     }
-    let mut clusters: BTreeMap<(&str, &str, &str), Vec<&HaltedMember>> = BTreeMap::new();
-    for member in &report.halted {
-        let key = (&*member.condition, &*member.error, &*member.version);
-        clusters.entry(key).or_default().push(member);
-    }
-    let mut clusters: Vec<_> = clusters.into_iter().collect();
-    // `failed` is before `went_dark`, and any other condition, in order of its name between them.
-    clusters
-        .sort_by_key(|((condition, ..), members)| (*condition != "failed", Reverse(members.len())));
+    let clusters = report.clusters();
     let named = report.halted.len() as u64;
     let all = report.verdict.failed.saturating_add(report.verdict.dark);
     let mut text = String::from("\n  halted members");
