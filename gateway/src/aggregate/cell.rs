@@ -25,6 +25,8 @@ use super::store::writer::Written;
 use super::store::{CellRow, StoredRecord, file};
 use super::{Shared, lock};
 
+pub(super) use intake::{Learned, Others};
+
 /// Parts of a cell, each under a lock of its own.
 pub(super) const SHARDS: usize = 32;
 /// Collectors known under one change. Past it, new ones are counted, and the verdict is

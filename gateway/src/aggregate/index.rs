@@ -4,6 +4,8 @@
 //! Open addressing, each entry as soon after its home as there is room. An entry is the place of a
 //! member and twelve bits of its hash; whoever asks compares identities.
 
+use super::prefetch;
+
 /// Bits of an entry that hold a place, from 1; 0 is no entry.
 const PLACE_BITS: u32 = 20;
 const PLACE: u32 = (1 << PLACE_BITS) - 1;
@@ -42,9 +44,11 @@ impl Index {
         }
     }
 
-    /// Reads where one would be, so that it is near when it is looked for.
-    pub(super) fn touch(&self, hash: u64) -> u8 {
-        self.entries.get(self.home(hash)).map_or(0, |entry| *entry as u8)
+    /// Where one would be is near soon.
+    pub(super) fn prefetch(&self, hash: u64) {
+        if let Some(entry) = self.entries.get(self.home(hash)) {
+            prefetch::near_soon(entry);
+        }
     }
 
     /// Puts in one that is not there, at a place below [`PLACES_MAX`]. `hash_of` is asked about

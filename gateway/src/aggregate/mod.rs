@@ -39,6 +39,7 @@ mod judge;
 mod links;
 mod notices;
 mod packed;
+mod prefetch;
 mod registry;
 mod replicas;
 mod series;
@@ -59,7 +60,7 @@ pub use registry::{REPLICAS_CONNECTED_MAX, Refusal};
 use context::Seed;
 use heads::Judging;
 pub(crate) use registry::Arrival;
-pub(crate) use told::InForce;
+pub(crate) use told::{FromReplica, InForce};
 pub(crate) use waiting::Told;
 
 use judge::Inputs;

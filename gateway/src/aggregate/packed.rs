@@ -12,6 +12,7 @@ use std::sync::Arc;
 use render::rollout::evidence::{Conn, ErrorId, Identity, Millis, Record, Session, Stamp};
 
 use super::class::Class;
+use super::prefetch;
 use super::replicas::Owners;
 use bits::{APPLIED, ARM, CONN, FAILED, FIRST_TO, OBSERVED};
 
@@ -197,9 +198,10 @@ impl Cold {
         error: [0; 4],
     };
 
-    /// Reads something of it, so that it is near when it is needed.
-    pub(super) fn touch(&self) -> u8 {
-        self.failed[0] ^ self.error[3]
+    /// All of it is near soon: it begins in one line of the cache and may end in the next.
+    pub(super) fn prefetch(&self) {
+        prefetch::near_soon(&self.failed);
+        prefetch::near_soon(&self.error);
     }
 }
 

@@ -422,28 +422,27 @@ impl Shard {
         self.index.find(hash, |at| self.slab.hot(at).identity() == identity)
     }
 
-    /// Where each is, as far as it is known. All of them come closer to the processor.
+    /// Where each may be, by its hash alone, if anywhere. The processor is asked for the memory of
+    /// all of them, and nothing waits for it: see [`Self::confirm`].
     // hot
-    pub(super) fn find_all(
-        &self,
-        who: impl Iterator<Item = (u64, Identity)> + Clone,
-        places: &mut [Option<u32>],
-    ) {
-        // First the index, then the members: nothing waits for what was asked for before it.
-        let mut touched = who.clone().fold(0, |all, (hash, _)| all ^ self.index.touch(hash));
-        for ((hash, _), at) in who.clone().zip(&mut *places) {
+    pub(super) fn seek(&self, who: impl Iterator<Item = u64> + Clone, places: &mut [Option<u32>]) {
+        who.clone().for_each(|hash| self.index.prefetch(hash));
+        for (hash, at) in who.zip(places) {
             *at = self.index.find(hash, |_| true);
-        }
-        for ((hash, identity), at) in who.zip(places) {
             if let Some(maybe) = *at {
-                let packed = self.slab.get(maybe);
-                touched ^= packed.cold.touch();
-                if packed.hot.identity() != identity {
-                    *at = self.find(hash, identity);
-                }
+                self.slab.prefetch(maybe);
             }
         }
-        std::hint::black_box(touched);
+    }
+
+    /// Where one is. `maybe`: what [`Self::seek`] said of it, whatever happened since.
+    // hot
+    pub(super) fn confirm(&self, maybe: Option<u32>, hash: u64, identity: Identity) -> Option<u32> {
+        let known = |at: &u32| {
+            let hot = self.slab.hot(*at);
+            hot.identity() == identity && !hot.has(Hot::FREE)
+        };
+        maybe.filter(known).or_else(|| self.find(hash, identity))
     }
 
     /// Where one is from now on of whom nothing is known; `None`: there is no room.

@@ -1,6 +1,7 @@
 //! Where the members of a shard are kept: blocks of memory that never move.
 
 use super::packed::{Cold, Hot, Packed, Slot};
+use super::prefetch;
 
 /// Members per block, which is then a page: who looks at a member needs to find one page only.
 const BLOCK: usize = 35;
@@ -73,6 +74,13 @@ impl Slab {
             None => self.few.get(at as usize),
             Some(at) => self.blocks[at / BLOCK].get(at % BLOCK),
         }
+    }
+
+    /// All of a member is near soon.
+    pub(super) fn prefetch(&self, at: u32) {
+        let Packed { hot, cold } = self.get(at);
+        prefetch::near_soon(hot);
+        cold.prefetch();
     }
 
     pub(super) fn slot_mut(&mut self, at: u32) -> Slot<'_> {

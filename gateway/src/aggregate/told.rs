@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use proto::uplink::{HaltedLine, Line, Texts};
-use render::rollout::evidence::{Conn, EvidenceKey, Identity, Millis, Record, Session};
+use proto::uplink::{HaltedLine, Line, Rivals, Texts};
+use render::rollout::evidence::{Conn, EvidenceKey, Identity, Millis, Record};
 
 use super::above::Word;
-use super::cell::{Cell, Said};
+use super::cell::{Cell, Learned, Others, Said};
 use super::links::{Batch, Served};
 use super::registry::{Arrival, Refusal};
 use super::waiting::Told;
@@ -20,6 +20,47 @@ use crate::uplink::convert;
 pub(crate) struct InForce {
     pub(crate) judged: Vec<u64>,
     pub(crate) braked: Vec<u64>,
+}
+
+/// What a replica knows of one collector.
+#[derive(Debug)]
+pub(crate) struct FromReplica<'f> {
+    identity: Identity,
+    record: Record,
+    said: Said<'f>,
+    rivals: Rivals<'f>,
+}
+
+impl<'f> FromReplica<'f> {
+    // hot: for each record of each replica.
+    pub(crate) fn new(line: &Line<'f>) -> Self {
+        let Texts { label, version, error } = line.texts.unwrap_or_default();
+        Self {
+            identity: Identity(line.identity),
+            record: convert::record(&line.record),
+            said: Said { uid: line.uid.max(1), label, version, error, no_bucket: line.no_bucket },
+            rivals: line.rivals,
+        }
+    }
+}
+
+impl Learned for FromReplica<'_> {
+    fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    fn change(&self) -> &Record {
+        &self.record
+    }
+
+    fn said(&self) -> Said<'_> {
+        self.said
+    }
+
+    fn others(&self) -> Option<Others> {
+        let session = |(stamp, uid): (_, u32)| (convert::session(stamp), uid.max(1));
+        Some(self.rivals.iter().map(session).collect())
+    }
 }
 
 /// A replica that was let in.
@@ -182,17 +223,10 @@ impl Aggregator {
 }
 
 impl Cell {
-    /// Takes in what a replica knows of a collector. `Some` when it must be on the disk before it is
-    /// acknowledged.
-    // hot: for each record of each replica.
-    pub(crate) fn ingest(&self, now_ms: Millis, line: &Line<'_>) -> Option<Ticket> {
-        let record = convert::record(&line.record);
-        let Texts { label, version, error } = line.texts.unwrap_or_default();
-        let said = Said { uid: line.uid.max(1), label, version, error, no_bucket: line.no_bucket };
-        let identity = Identity(line.identity);
-        let mut others = smallvec::SmallVec::<[(Session, u32); 4]>::new();
-        others.extend(line.rivals.iter().map(|(stamp, uid)| (convert::session(stamp), uid.max(1))));
-        self.take_in(now_ms, identity, &record, &said, Some(&others))
+    /// Takes in what a replica knows of collectors. `Some` when some of it must be on the disk before
+    /// it is acknowledged.
+    pub(crate) fn ingest(&self, now_ms: Millis, told: &[FromReplica<'_>]) -> Option<Ticket> {
+        self.take_in_batch(now_ms, told)
     }
 
     fn end_listing(&self, now_ms: Millis, incarnation: u32, heard_ms: Millis) {
@@ -207,7 +241,7 @@ impl Cell {
             };
             let no_bucket = self.lacks_bucket(identity);
             let said = Said { uid: 1, no_bucket, ..Said::default() };
-            self.take_in(now_ms, identity, &change, &said, None);
+            self.take_in(now_ms, identity, &change, &said);
         }
     }
 

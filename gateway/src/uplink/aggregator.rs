@@ -12,7 +12,7 @@ use render::artefact::ContentHash;
 use render::rollout::evidence::{EvidenceKey, Millis, ReportKey};
 
 use super::{ALIVE_EVERY, SILENCE_MAX, UplinkError, convert, millis, newest};
-use crate::aggregate::{Aggregator, Arrival, Cell, Durable, Refusal, Ticket};
+use crate::aggregate::{Aggregator, Arrival, Cell, Durable, FromReplica, Refusal, Ticket};
 use crate::clock::Now;
 
 /// Halted collectors that are told in one go.
@@ -348,13 +348,26 @@ impl Talk {
     ) -> Result<(), UplinkError> {
         self.next(records.seq)?;
         let mut ticket = None;
+        let mut take_in = |key, told: &mut Vec<FromReplica<'_>>| {
+            if !told.is_empty() {
+                ticket = ticket.max(self.filed(key)?.cell.ingest(now_ms, told));
+                told.clear();
+            }
+            Ok::<_, UplinkError>(())
+        };
+        let (mut key, mut told) = (0, Vec::with_capacity(records.lines.len()));
         for line in records.lines.iter() {
             let line = line?;
             if !convert::is_of(&line, self.incarnation) {
                 return Err(UplinkError::OutOfTurn("a session of another process"));
             }
-            ticket = ticket.max(self.filed(line.key)?.cell.ingest(now_ms, &line));
+            if line.key != key {
+                take_in(key, &mut told)?;
+                key = line.key;
+            }
+            told.push(FromReplica::new(&line));
         }
+        take_in(key, &mut told)?;
         let kept = if aggregator.is_stored() { Kept::Stored } else { Kept::Memory };
         self.pending.push_back(Pending { seq: records.seq, ticket, kept });
         Ok(())

@@ -25,6 +25,36 @@ impl<'a> Said<'a> {
     }
 }
 
+/// What was learned of one collector, wherever it comes from.
+pub(in crate::aggregate) trait Learned {
+    fn identity(&self) -> Identity;
+    fn change(&self) -> &Record;
+    fn said(&self) -> Said<'_>;
+    /// Where a replica says it: all live sessions there besides the newest, and their folded uids.
+    fn others(&self) -> Option<Others>;
+}
+
+/// Sessions and the folded uids that they belong to.
+pub(in crate::aggregate) type Others = SmallVec<[(Session, u32); 4]>;
+
+impl Learned for Observation<'_> {
+    fn identity(&self) -> Identity {
+        self.identity
+    }
+
+    fn change(&self) -> &Record {
+        &self.change
+    }
+
+    fn said(&self) -> Said<'_> {
+        Said::of(&self.change, self.about)
+    }
+
+    fn others(&self) -> Option<Others> {
+        None
+    }
+}
+
 /// What came of changes.
 #[derive(Debug, Default)]
 struct News {
@@ -53,18 +83,16 @@ impl Cell {
         about: About<'_>,
     ) -> Option<Ticket> {
         let said = Said::of(change, about);
-        self.take_in(self.shared.now_ms(now), identity, change, &said, None)
+        self.take_in(self.shared.now_ms(now), identity, change, &said)
     }
 
-    /// See [`Self::observe`]. With `others` it is what a replica says: all live sessions there besides
-    /// the newest.
+    /// See [`Self::observe`].
     pub(in crate::aggregate) fn take_in(
         &self,
         now_ms: Millis,
         identity: Identity,
         record: &Record,
         said: &Said<'_>,
-        others: Option<&[(Session, u32)]>,
     ) -> Option<Ticket> {
         let hash = self.shared.seed.hash(identity);
         let mut news = News { room: self.room(), ..News::default() };
@@ -74,15 +102,12 @@ impl Cell {
             let change = self.change(hash, identity, record, said);
             let effect = shard.observe(now_ms, &change, news.room > 0);
             self.note(shard, &change, effect, said, &mut news);
-            if let Some(others) = others {
-                shard.list(now_ms, (hash, identity), (record.conn, said.uid), others);
-            }
         }
         self.shared.metrics.evidence_events.increment(1);
         self.act_on(now_ms, &news);
         if let Some(cell) = self.moved.get() {
             // It may have come after everybody else had moved.
-            let ticket = cell.take_in(now_ms, identity, record, said, others);
+            let ticket = cell.take_in(now_ms, identity, record, said);
             return ticket.or_else(|| cell.keep(&news));
         }
         self.keep(&news)
@@ -93,19 +118,27 @@ impl Cell {
     /// before the batch is acknowledged.
     // hot
     pub fn observe_batch(&self, now: Now, batch: &[Observation<'_>]) -> Option<Ticket> {
-        let now_ms = self.shared.now_ms(now);
+        self.take_in_batch(self.shared.now_ms(now), batch)
+    }
+
+    /// See [`Self::observe_batch`].
+    pub(in crate::aggregate) fn take_in_batch(
+        &self,
+        now_ms: Millis,
+        batch: &[impl Learned],
+    ) -> Option<Ticket> {
         let parts = batch.chunks(PART);
         parts.filter_map(|part| self.take_in_part(now_ms, part)).max()
     }
 
-    /// One shard after the other; of each, all members are looked up first. The looks do not depend
-    /// on one another, so the processor waits for the memory of many at once.
-    fn take_in_part(&self, now_ms: Millis, part: &[Observation<'_>]) -> Option<Ticket> {
+    /// One shard after the other, twice: all members are looked up before the first is merged. No
+    /// look depends on another, so the processor waits for the memory of many at once.
+    fn take_in_part(&self, now_ms: Millis, part: &[impl Learned]) -> Option<Ticket> {
         let part = &part[..part.len().min(PART)];
         let mut hashes = [0; PART];
         let mut ends = [0_usize; SHARDS];
         for (hash, one) in hashes.iter_mut().zip(part) {
-            *hash = self.shared.seed.hash(one.identity);
+            *hash = self.shared.seed.hash(one.identity());
             ends[shard_of(*hash)] += 1;
         }
         let mut start = 0;
@@ -118,32 +151,35 @@ impl Cell {
             order[*end] = number as u16;
             *end += 1;
         }
+        let starts = std::iter::once(0).chain(ends);
+        let groups = starts.zip(ends).map(|(start, end)| start..end).zip(&self.shards);
+        let groups = groups.filter(|(group, _)| !group.is_empty());
 
         let mut places = [None; PART];
-        let mut news = News { room: self.room(), ..News::default() };
-        let mut start = 0;
-        for (shard, end) in self.shards.iter().zip(ends) {
-            let group = &order[start..end];
-            start = end;
-            if group.is_empty() {
-                continue;
+        for (group, shard) in groups.clone() {
+            let who = order[group.clone()].iter().map(|number| hashes[usize::from(*number)]);
+            if let Some(shard) = &*lock(shard) {
+                shard.seek(who, &mut places[group]);
             }
+        }
+        let mut news = News { room: self.room(), ..News::default() };
+        for (group, shard) in groups {
             let mut shard = lock(shard);
             let shard = shard.get_or_insert_with(|| Box::new(Shard::new(self.context.load_full())));
-            let who = group.iter().map(|number| usize::from(*number));
-            let who = who.map(|number| (hashes[number], part[number].identity));
-            let places = &mut places[..group.len()];
-            shard.find_all(who, places);
-            for (number, at) in group.iter().zip(places) {
+            for (number, at) in order[group.clone()].iter().zip(&places[group]) {
                 let number = usize::from(*number);
-                let Observation { identity, change, about } = &part[number];
-                let said = Said::of(change, *about);
-                let change = self.change(hashes[number], *identity, change, &said);
-                let effect = match at {
-                    Some(at) => shard.observe_at(now_ms, *at, &change),
+                let one = &part[number];
+                let (identity, said) = (one.identity(), one.said());
+                let change = self.change(hashes[number], identity, one.change(), &said);
+                let effect = match shard.confirm(*at, change.hash, identity) {
+                    Some(at) => shard.observe_at(now_ms, at, &change),
                     None => shard.observe(now_ms, &change, news.room > 0),
                 };
                 self.note(shard, &change, effect, &said, &mut news);
+                if let Some(others) = one.others() {
+                    let newest = (change.record.conn, said.uid);
+                    shard.list(now_ms, (change.hash, identity), newest, &others);
+                }
             }
         }
         self.shared.metrics.evidence_events.increment(part.len() as u64);
