@@ -30,7 +30,8 @@ pub struct ServeArgs {
     #[arg(default_value = "127.0.0.1:4320")]
     pub listen: String,
 
-    /// Share the port of --listen with other replicas on this machine (SO_REUSEPORT).
+    /// Share the port of --listen with other replicas on this machine (SO_REUSEPORT). Set
+    /// net.ipv4.tcp_migrate_req to 1, so that no handshake is reset when one of them ends.
     #[arg(long, env = "TIDEGATE_REUSE_PORT", help_heading = LINKS)]
     pub reuse_port: bool,
 

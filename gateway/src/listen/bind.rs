@@ -46,6 +46,16 @@ pub fn bind(addr: SocketAddr, reuse_port: bool) -> io::Result<TcpListener> {
     TcpListener::from_std(socket.into())
 }
 
+/// Whether the kernel hands connections that a closed listener leaves behind to another listener of
+/// the same port (`net.ipv4.tcp_migrate_req`): those whose handshake is under way when a replica
+/// ends. Nothing that the replica itself can do reaches them. `None`: the kernel does not say.
+///
+/// Of the network namespace of this process.
+pub fn migrates_requests() -> Option<bool> {
+    let said = std::fs::read_to_string("/proc/sys/net/ipv4/tcp_migrate_req").ok()?;
+    Some(said.trim() != "0")
+}
+
 #[cfg(test)]
 mod tests {
     use socket2::SockRef;

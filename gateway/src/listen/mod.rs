@@ -31,7 +31,7 @@ pub mod head;
 mod room;
 pub mod socket;
 
-pub use bind::bind;
+pub use bind::{bind, migrates_requests};
 pub use greeter::{HEAD_BYTES_MAX, HEADERS_MAX};
 use head::Refusal;
 pub use room::GREETERS_MAX;

@@ -87,6 +87,12 @@ async fn listen_and_serve(prepared: &Prepared, work: Work) -> anyhow::Result<()>
     let mut signals = Signals::listen()?;
     let listener =
         bound("--listen", config.listen, listen::bind(config.listen, config.reuse_port))?;
+    if config.reuse_port && listen::migrates_requests() == Some(false) {
+        tracing::warn!(
+            "--reuse-port: net.ipv4.tcp_migrate_req is 0, so a connection whose handshake is under \
+             way when a replica ends is reset; set it to 1 (docs/tuning.md)"
+        );
+    }
     let admin_listener = core.listen().await?;
     announce(&told(prepared, listener.local_addr()?, admin_listener.local_addr()?));
 
