@@ -1,6 +1,9 @@
 //! The command line.
 
-use std::net::{IpAddr, SocketAddr};
+mod flood;
+mod rehearse;
+
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -8,11 +11,12 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use loadgen::doctor;
-use loadgen::flood;
 use loadgen::progress::{Bar, REDRAW};
-use loadgen::rehearse::{self, GivenGateway, Options};
 use loadgen::scale::{self, Outcome};
 use loadgen::{Config, Report, Running, Transport};
+
+use self::flood::Flood;
+use self::rehearse::Rehearse;
 
 /// Simulates collectors against an OpAMP gateway and checks every offer against a plain model of
 /// its own.
@@ -248,160 +252,11 @@ enum Command {
     },
 }
 
-#[derive(Debug, Args)]
-struct Flood {
-    /// The estate that is served, with its rendered files
-    #[arg(long, value_name = "DIR", default_value = DEMO)]
-    estate: PathBuf,
-
-    /// The gateway's binary; absent, the one beside this binary
-    #[arg(long, value_name = "FILE")]
-    gateway: Option<PathBuf>,
-
-    /// Honest collectors
-    #[arg(long, value_name = "N", default_value_t = 5_000)]
-    honest: u32,
-
-    /// Connections that never finish their handshake
-    #[arg(long, value_name = "N", default_value_t = 10_000)]
-    half_open: u32,
-
-    /// Links that ask and never read
-    #[arg(long, value_name = "N", default_value_t = 1_000)]
-    slow_readers: u32,
-
-    /// Peers that send garbage, and come again
-    #[arg(long, value_name = "N", default_value_t = 1_000)]
-    garbage: u32,
-
-    /// How long the honest stay once all have their offer, in each of the two runs
-    #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = loadgen::duration::parse)]
-    duration: Duration,
-
-    /// Form of what is told
-    #[arg(short, long, value_enum, default_value_t = Form::Text)]
-    output: Form,
-
-    /// What the gateway is started with besides
-    #[arg(last = true)]
-    arguments: Vec<String>,
-}
-
-impl Flood {
-    fn run(self) -> anyhow::Result<bool> {
-        let options = flood::Options {
-            gateway: gateway_binary(self.gateway)?,
-            estate: self.estate,
-            honest: self.honest,
-            half_open: self.half_open,
-            slow_readers: self.slow_readers,
-            garbage: self.garbage,
-            duration: self.duration,
-            arguments: self.arguments,
-        };
-        let sockets = u64::from(options.honest)
-            + u64::from(options.half_open)
-            + u64::from(options.slow_readers)
-            + u64::from(options.garbage);
-        let limit = loadgen::host::raise_descriptors().unwrap_or(u64::MAX);
-        if sockets + 100 > limit {
-            anyhow::bail!(
-                "{sockets} peers need as many open files, and {limit} are allowed: ask for fewer"
-            );
-        }
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let outcome = runtime.block_on(async {
-            tokio::select! {
-                outcome = flood::flood(&options) => Ok(outcome?),
-                // What it started ends with the future.
-                _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
-            }
-        })?;
-        match self.output {
-            Form::Text => print!("{outcome}"),
-            Form::Json => println!("{}", serde_json::to_string_pretty(&outcome)?),
-        }
-        Ok(outcome.passed)
-    }
-}
-
-#[derive(Debug, Args)]
-struct Rehearse {
-    /// The scenario (TOML, see docs/rehearsals.md and fixtures/scenarios)
-    #[arg(long, value_name = "FILE")]
-    scenario: PathBuf,
-
-    /// The gateway's binary; absent, the one beside this binary
-    #[arg(long, value_name = "FILE")]
-    gateway: Option<PathBuf>,
-
-    /// Operators' address of a gateway that runs already, which serves estate.git in --keep
-    #[arg(long, value_name = "URL", requires_all = ["endpoint", "keep"])]
-    admin_url: Option<String>,
-
-    /// Collectors' URL of that gateway
-    #[arg(id = "endpoint", long = "endpoint", value_name = "URL", requires = "admin_url")]
-    endpoint: Option<String>,
-
-    /// Keep the repository, the stores, the bundles and the gateways' log there
-    #[arg(long, value_name = "DIR")]
-    keep: Option<PathBuf>,
-
-    /// Form of what is told
-    #[arg(short, long, value_enum, default_value_t = Form::Text)]
-    output: Form,
-
-    /// Tell nothing on stderr while it goes on
-    #[arg(long)]
-    quiet: bool,
-}
-
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Form {
     Text,
     Json,
 }
-
-impl Rehearse {
-    fn run(self) -> anyhow::Result<bool> {
-        let output = self.output;
-        let options = self.into_options()?;
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let outcome = runtime.block_on(async {
-            tokio::select! {
-                outcome = rehearse::run(&options) => Ok(outcome?),
-                // What it started ends with the future.
-                _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
-            }
-        })?;
-        match output {
-            Form::Text => print!("{outcome}"),
-            Form::Json => println!("{}", serde_json::to_string_pretty(&outcome)?),
-        }
-        Ok(outcome.passed)
-    }
-
-    fn into_options(self) -> anyhow::Result<Options> {
-        let given = match (self.admin_url, self.endpoint) {
-            (Some(url), Some(endpoint)) => {
-                let admin = url.strip_prefix("http://").unwrap_or(&url).trim_end_matches('/');
-                let admin: SocketAddr = admin.parse().with_context(|| {
-                    format!("--admin-url: {url} is not http:// with an address and a port")
-                })?;
-                Some(GivenGateway { admin, endpoint })
-            }
-            _ => None,
-        };
-        Ok(Options {
-            scenario: self.scenario,
-            gateway: gateway_binary(self.gateway)?,
-            given,
-            keep: self.keep,
-            verbose: !self.quiet,
-        })
-    }
-}
-
 /// The given one, or the one beside this program.
 fn gateway_binary(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     let gateway = match given {
