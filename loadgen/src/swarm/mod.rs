@@ -36,12 +36,13 @@ use link::{Link, Stage};
 const SCRATCH: usize = 64 << 10;
 /// Events taken from the kernel at once.
 const EVENTS: usize = 1_024;
-/// Handshakes under way at once: what a listen queue has room for, with others beside.
-const HANDSHAKES_MAX: u32 = 512;
+/// Handshakes under way at once: what a listen queue has room for, with others beside. More of them
+/// make nothing faster, and each waits longer.
+const HANDSHAKES_MAX: u32 = 128;
 /// Attempts to connect between two looks at what has come in.
 const CONNECTS_AT_ONCE: u32 = 32;
 /// Collectors that say goodbye at once.
-const FAREWELLS_MAX: u32 = 512;
+const FAREWELLS_MAX: u32 = 128;
 /// Kinds of errors that are told apart.
 const ERRORS_MAX: usize = 16;
 /// Between two [`Said::Progress`].
