@@ -1,13 +1,16 @@
 //! Where replicas connect: QUIC, a certificate from each, one stream each.
 
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, UdpSocket};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use proto::uplink::{Decoder, FORMATS, Frame, encode};
-use quinn::{Connection, Endpoint, Incoming, RecvStream, SendStream, VarInt};
+use quinn::{
+    Connection, ConnectionId, ConnectionIdGenerator, Endpoint, EndpointConfig, Incoming,
+    RecvStream, SendStream, VarInt,
+};
 use tokio::time::timeout;
 
 use super::meter::Meter;
@@ -75,7 +78,11 @@ impl Listener {
         metrics: &'static Metrics,
         clock: Clock,
     ) -> io::Result<Self> {
-        let endpoint = Endpoint::server(server_config(&certificates), addr)?;
+        let runtime = quinn::default_runtime().ok_or_else(|| io::Error::other("no runtime"))?;
+        let mut config = EndpointConfig::new(certificates.current().resets.clone());
+        config.cid_generator(|| Box::new(Names));
+        let server = Some(server_config(&certificates));
+        let endpoint = Endpoint::new(config, server, UdpSocket::bind(addr)?, runtime)?;
         metrics.uplink_replicas.cell(&[]).set(0.0);
         let rooms = Arc::default();
         Ok(Self { endpoint, certificates, aggregator, rooms, metrics, clock })
@@ -327,8 +334,35 @@ async fn committed(commit: &mut Option<Commit<'_>>) -> (Ticket, Durable) {
     }
 }
 
+/// Names of connections: random, so that those of the process before are as good as any to be
+/// answered with a reset.
+#[derive(Debug)]
+struct Names;
+
+/// Bytes of a name.
+const NAME_BYTES: usize = 8;
+
+impl ConnectionIdGenerator for Names {
+    fn generate_cid(&mut self) -> ConnectionId {
+        let mut name = [0; NAME_BYTES];
+        // The provider of TLS; without randomness there is no connection to be named.
+        if aws_lc_rs::rand::fill(&mut name).is_err() {
+            name = fastrand::u64(..).to_le_bytes();
+        }
+        ConnectionId::new(&name)
+    }
+
+    fn cid_len(&self) -> usize {
+        NAME_BYTES
+    }
+
+    fn cid_lifetime(&self) -> Option<Duration> {
+        None
+    }
+}
+
 fn server_config(certificates: &Certificates<Listens>) -> quinn::ServerConfig {
-    let mut config = certificates.current().0.clone();
+    let mut config = certificates.current().server.clone();
     config.max_incoming(INCOMING_MAX);
     config
 }

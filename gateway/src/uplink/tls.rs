@@ -5,11 +5,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use arc_swap::ArcSwap;
+use aws_lc_rs::hmac;
 use proto::uplink::ALPN;
 use quinn::crypto::rustls::{QuicClientConfig, QuicServerConfig};
 use quinn::{IdleTimeout, TransportConfig, VarInt};
 use rustls::client::{Resumption, verify_server_name};
-use rustls::crypto::{CryptoProvider, aws_lc_rs};
+use rustls::crypto::{CryptoProvider, aws_lc_rs as provided};
 use rustls::server::{ParsedCertificate, WebPkiClientVerifier};
 use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use rustls_pki_types::{CertificateDer, ServerName};
@@ -32,6 +33,8 @@ pub struct Certificates<End> {
 }
 
 const UNKNOWN: i64 = i64::MIN;
+/// What the key for resets is derived from a private key with.
+const RESETS: &[u8] = b"tidegate uplink: stateless reset";
 
 /// How one end speaks.
 pub trait End: Sized {
@@ -116,7 +119,7 @@ fn no_suite<T>(files: &UplinkTls) -> impl Fn(T) -> TlsError {
 }
 
 fn provider() -> Arc<CryptoProvider> {
-    Arc::new(aws_lc_rs::default_provider())
+    Arc::new(provided::default_provider())
 }
 
 /// A replica's end.
@@ -143,7 +146,13 @@ impl End for Dials {
 
 /// An aggregator's end.
 #[derive(Debug, Clone)]
-pub struct Listens(pub quinn::ServerConfig);
+pub struct Listens {
+    /// For handshakes.
+    pub server: quinn::ServerConfig,
+    /// Of the private key, so that whoever takes its place after a crash can tell replicas that
+    /// their connections are gone (RFC 9000, section 10.3), instead of leaving them to find out.
+    pub resets: Arc<hmac::Key>,
+}
 
 impl End for Listens {
     fn make(files: &UplinkTls, Read { roots, chain, key }: Read) -> Result<Self, TlsError> {
@@ -151,6 +160,8 @@ impl End for Listens {
             WebPkiClientVerifier::builder_with_provider(roots, provider()).build().map_err(
                 |error| TlsError::Authority { file: files.ca.clone(), why: error.to_string() },
             )?;
+        let secret = hmac::Key::new(hmac::HMAC_SHA256, key.secret_der());
+        let resets = hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&secret, RESETS).as_ref());
         let mut config = ServerConfig::builder_with_provider(provider())
             .with_protocol_versions(&[&rustls::version::TLS13])
             .map_err(unfit(files))?
@@ -163,7 +174,7 @@ impl End for Listens {
         let quic = QuicServerConfig::try_from(config).map_err(no_suite(files))?;
         let mut config = quinn::ServerConfig::with_crypto(Arc::new(quic));
         config.transport_config(transport(1));
-        Ok(Self(config))
+        Ok(Self { server: config, resets: Arc::new(resets) })
     }
 }
 

@@ -79,6 +79,23 @@ fn an_aggregator_that_was_killed_comes_back_with_what_is_halted() {
 }
 
 #[test]
+fn an_aggregator_that_was_killed_and_is_back_tells_its_replicas_that_their_connections_are_gone() {
+    let (certs, estate) = (Certs::new(&BOTH), Estate::new());
+    let source = ["--estate", estate.path()];
+    let mut first = aggregator(&certs, &source, &["--expect-replicas", "1"]);
+    let one = replica(&certs, "edge-1", &source, &[first.listen]);
+    connected(&one, 1.0);
+    first.signal(Signal::KILL);
+    first.wait();
+    let listen = first.listen.to_string();
+    let second = aggregator(&certs, &source, &["--listen-uplink", &listen]);
+    // And not: timed out.
+    one.logged("reset by peer");
+    connected(&one, 1.0);
+    comes_to_say(&second, "its replica", |told| replicas(told) == [("edge-1", true)]);
+}
+
+#[test]
 fn who_drains_says_bye_and_who_is_killed_is_unobserved() {
     let (certs, estate) = (Certs::new(&BOTH), Estate::new());
     let source = ["--estate", estate.path()];
