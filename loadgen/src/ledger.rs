@@ -267,7 +267,8 @@ impl Ledger {
         self.receive(bytes);
         self.sums.pings += 1;
         let silent = now.saturating_sub(self.sent_at);
-        if silent < PING_AFTER {
+        // One that it has not answered may have crossed the ping, or wait to be read.
+        if silent < PING_AFTER && self.owed.is_empty() {
             self.beyond(bytes, heads);
             self.wrong(&mut noted, Wrong::Unexpected, now, || {
                 format!("a ping {} ms after our last message", silent / 1_000)

@@ -1,4 +1,5 @@
-//! Whether what was sent has arrived at the other machine, whoever reads it there.
+//! What the kernel knows of a connection: whether what was sent has arrived at the other machine,
+//! whoever reads it there, and whether something came that nobody here has read.
 
 use rustix::ioctl::{Getter, Opcode, ioctl};
 use tokio::net::TcpStream;
@@ -13,6 +14,11 @@ pub(super) fn is_acknowledged(io: &TcpStream) -> bool {
     // SAFETY: SIOCOUTQ reads nothing and writes one int, which is what the getter holds.
     let unacknowledged = unsafe { ioctl(io, Getter::<SIOCOUTQ, i32>::new()) };
     unacknowledged.is_ok_and(|bytes| bytes == 0)
+}
+
+/// Whether the peer has sent what was not read yet; false where that cannot be told.
+pub(super) fn has_unread(io: &TcpStream) -> bool {
+    rustix::io::ioctl_fionread(io).is_ok_and(|bytes| bytes > 0)
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use proto::ws;
 use rustls::ServerConnection;
 use tokio::net::TcpStream;
 
-use super::acknowledged::is_acknowledged;
+use super::acknowledged::{has_unread, is_acknowledged};
 use super::budget::Held;
 use super::outbox::Outbox;
 use super::output::{Cause, Gate};
@@ -311,7 +311,11 @@ impl Link {
         let now = at.seconds;
         let since = |then: Seconds| now.saturating_sub(then);
         self.witness(state, wire, at);
-        if wire.stage == Stage::Open && !wire.held_back {
+        // What it said may lie in the kernel, unread by a process that is behind: to give up those
+        // who speak would bring them all back at once, to one that is behind already.
+        let unheard =
+            wire.held_back || (since(wire.heard) >= PING_AFTER_SECONDS && has_unread(&self.io));
+        if wire.stage == Stage::Open && !unheard {
             self.front.server.handle_silence(state, at, wire.heard);
         }
         match wire.stage {
@@ -331,7 +335,7 @@ impl Link {
                     .is_some_and(|partial| since(partial.since) >= MESSAGE_SECONDS_MAX)
                 {
                     self.fail(wire, Closed::Stalled);
-                } else if wire.held_back {
+                } else if unheard {
                     // It may have answered long ago.
                 } else if wire.pinged != 0 {
                     if since(wire.pinged) >= PONG_SECONDS {

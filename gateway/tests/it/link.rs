@@ -198,6 +198,21 @@ async fn a_silent_link_is_pinged_and_dropped_unless_it_answers() {
 }
 
 #[tokio::test]
+async fn who_spoke_and_was_not_read_yet_is_not_silent() {
+    let gateway = Gateway::start();
+    let mut agent = Agent::new(1);
+    let (mut raw, _) = Raw::served(&gateway, &mut agent, "web").await;
+    let message = frame(BINARY, true, &[&[0][..], &agent.heartbeat()].concat());
+    // Nothing is awaited from here on, so nobody reads it.
+    assert_eq!(raw.stream.try_write(&message).unwrap(), message.len());
+    gateway.sweep(1_000);
+    gateway.sweep(2_000);
+    assert_eq!(gateway.front.live(), 1);
+    // Its answer, and no ping before that.
+    raw.reply().await;
+}
+
+#[tokio::test]
 async fn half_a_message_may_not_stay_for_ever_and_a_chatty_link_may() {
     let gateway = Gateway::start();
     let mut stalls = Raw::upgraded(&gateway).await;

@@ -231,6 +231,10 @@ fn a_ping_is_due_to_silent_links_only() {
     desk.ack(1);
     assert_eq!(desk.ledger.handle_ping(45_000_000, 2, &desk.heads).wrong, 0);
     assert_eq!(desk.ledger.handle_ping(3_000_000, 2, &desk.heads).wrong, 1);
+    desk.sent(46_000_000, Sent::Heartbeat);
+    let crossed = desk.ledger.handle_ping(46_100_000, 2, &desk.heads);
+    assert_eq!(crossed.wrong, 0, "our message may have crossed it");
+    desk.ack(46_200_000);
     desk.check(&[(Wrong::Unexpected, 1)]);
 }
 

@@ -88,7 +88,8 @@ fn an_aggregator_that_was_killed_and_is_back_tells_its_replicas_that_their_conne
     first.signal(Signal::KILL);
     first.wait();
     let listen = first.listen.to_string();
-    let second = aggregator(&certs, &source, &["--listen-uplink", &listen]);
+    let again = ["--expect-replicas", "1", "--listen-uplink", &listen];
+    let second = aggregator(&certs, &source, &again);
     // And not: timed out.
     one.logged("reset by peer");
     connected(&one, 1.0);
