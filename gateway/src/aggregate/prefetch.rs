@@ -2,7 +2,7 @@
 
 /// The line of the cache where `what` begins is near soon. Nothing waits for it, as something would
 /// for a read: a processor has only so many instructions under way, and the reads that they wait
-/// for come a few at a time.
+/// for come a few at a time. Does nothing on processors other than x86-64.
 #[inline]
 #[cfg_attr(
     target_arch = "x86_64",

@@ -416,11 +416,20 @@ impl Server {
     /// Looks which agents of a link have fallen silent, or are heard again; `heard` is when anything
     /// came on it last. A link that ever carried several agents vouches for none of them: whoever
     /// answers its pings is not them.
-    pub fn handle_silence(&self, link: &mut LinkState, now: Now, heard: Seconds) {
+    ///
+    /// `unread`: whether something came on it that nobody has read yet; asked before an agent
+    /// counts as silent.
+    pub fn handle_silence(
+        &self,
+        link: &mut LinkState,
+        now: Now,
+        heard: Seconds,
+        unread: &dyn Fn() -> bool,
+    ) {
         let head = self.head.load();
         let teller = self.teller(&head, now, link.owner);
         let heard = if link.session.ever_many() { 0 } else { heard };
-        link.session.agents_mut().for_each(|agent| teller.look(agent, heard));
+        link.session.agents_mut().for_each(|agent| teller.look(agent, heard, unread));
     }
 
     /// Waits until what a reply acknowledges is on the disk, but no longer than [`DURABLE_WITHIN`]

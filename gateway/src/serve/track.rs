@@ -221,15 +221,22 @@ impl Teller<'_> {
     }
 
     /// Looks whether an agent of a link has fallen silent, or is heard again. `heard`: when
-    /// anything came that vouches for it, its own messages aside.
-    pub(super) fn look(&self, agent: &mut Agent<Placed>, heard: Seconds) {
+    /// anything came that vouches for it, its own messages aside. It is not silent while there is
+    /// something `unread`: that may be its.
+    pub(super) fn look(
+        &self,
+        agent: &mut Agent<Placed>,
+        heard: Seconds,
+        unread: &dyn Fn() -> bool,
+    ) {
         let Some(mut tracked) = agent.placed.tracked.take() else { return };
         if let Some((compiled, _)) = staged(self.head, &agent.placed) {
             tracked.dark_after = dark_after(&compiled.rollout);
         }
         let heard = heard.max(agent.heard());
         let silent = self.now.seconds.saturating_sub(heard) >= tracked.dark_after;
-        if silent != tracked.lost && tracked.told.is_some() {
+        let turns = silent != tracked.lost && tracked.told.is_some();
+        if turns && !(silent && unread()) {
             tracked.lost = silent;
             if !silent {
                 tracked.session = self.aggregator.begin_session(self.now);

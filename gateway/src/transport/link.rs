@@ -313,10 +313,9 @@ impl Link {
         self.witness(state, wire, at);
         // What it said may lie in the kernel, unread by a process that is behind: to give up those
         // who speak would bring them all back at once, to one that is behind already.
-        let unheard =
-            wire.held_back || (since(wire.heard) >= PING_AFTER_SECONDS && has_unread(&self.io));
-        if wire.stage == Stage::Open && !unheard {
-            self.front.server.handle_silence(state, at, wire.heard);
+        let unread = || has_unread(&self.io);
+        if wire.stage == Stage::Open && !wire.held_back {
+            self.front.server.handle_silence(state, at, wire.heard, &unread);
         }
         match wire.stage {
             Stage::Ended => {}
@@ -335,13 +334,13 @@ impl Link {
                     .is_some_and(|partial| since(partial.since) >= MESSAGE_SECONDS_MAX)
                 {
                     self.fail(wire, Closed::Stalled);
-                } else if unheard {
+                } else if wire.held_back {
                     // It may have answered long ago.
                 } else if wire.pinged != 0 {
-                    if since(wire.pinged) >= PONG_SECONDS {
+                    if since(wire.pinged) >= PONG_SECONDS && !unread() {
                         self.fail(wire, Closed::Silent);
                     }
-                } else if since(wire.heard) >= PING_AFTER_SECONDS {
+                } else if since(wire.heard) >= PING_AFTER_SECONDS && !unread() {
                     wire.pinged = now;
                     self.send(wire, ws::ping(&[]).as_ref(), None, Cause::Answer);
                 }

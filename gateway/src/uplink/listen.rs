@@ -79,10 +79,12 @@ impl Listener {
         clock: Clock,
     ) -> io::Result<Self> {
         let runtime = quinn::default_runtime().ok_or_else(|| io::Error::other("no runtime"))?;
-        let mut config = EndpointConfig::new(certificates.current().resets.clone());
+        let socket = UdpSocket::bind(addr)?;
+        let resets = certificates.current().resets(&place(socket.local_addr()?));
+        let mut config = EndpointConfig::new(Arc::new(resets));
         config.cid_generator(|| Box::new(Names));
         let server = Some(server_config(&certificates));
-        let endpoint = Endpoint::new(config, server, UdpSocket::bind(addr)?, runtime)?;
+        let endpoint = Endpoint::new(config, server, socket, runtime)?;
         metrics.uplink_replicas.cell(&[]).set(0.0);
         let rooms = Arc::default();
         Ok(Self { endpoint, certificates, aggregator, rooms, metrics, clock })
@@ -332,6 +334,13 @@ async fn committed(commit: &mut Option<Commit<'_>>) -> (Ticket, Durable) {
         Some(Commit { ticket, wait }) => (*ticket, wait.await),
         None => std::future::pending().await,
     }
+}
+
+/// What tells this aggregator from others with its certificate, and is the same after a crash: its
+/// host (in Kubernetes its pod, which a StatefulSet names the same again) and its address there.
+fn place(addr: SocketAddr) -> String {
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    format!("{} {addr}", host.trim())
 }
 
 /// Names of connections: random, so that those of the process before are as good as any to be

@@ -149,9 +149,18 @@ impl End for Dials {
 pub struct Listens {
     /// For handshakes.
     pub server: quinn::ServerConfig,
-    /// Of the private key, so that whoever takes its place after a crash can tell replicas that
-    /// their connections are gone (RFC 9000, section 10.3), instead of leaving them to find out.
-    pub resets: Arc<hmac::Key>,
+    resets: hmac::Key,
+}
+
+impl Listens {
+    /// The key for telling replicas that their connections are gone (RFC 9000, section 10.3),
+    /// instead of leaving them to find out. It follows from the private key, so that whoever takes
+    /// this aggregator's place after a crash has it too, and from its `place`, so that others with
+    /// the same certificate have not (section 21.11). A process keeps the one that it
+    /// began with, whatever certificate it shows later.
+    pub fn resets(&self, place: &str) -> hmac::Key {
+        hmac::Key::new(hmac::HMAC_SHA256, hmac::sign(&self.resets, place.as_bytes()).as_ref())
+    }
 }
 
 impl End for Listens {
@@ -174,7 +183,7 @@ impl End for Listens {
         let quic = QuicServerConfig::try_from(config).map_err(no_suite(files))?;
         let mut config = quinn::ServerConfig::with_crypto(Arc::new(quic));
         config.transport_config(transport(1));
-        Ok(Self { server: config, resets: Arc::new(resets) })
+        Ok(Self { server: config, resets })
     }
 }
 

@@ -61,7 +61,13 @@ impl World {
 
     fn silence(&self, link: LinkId, heard: u32) {
         let now = now(self.now);
-        self.on(link, |link| self.server.handle_silence(link, now, heard));
+        self.on(link, |link| self.server.handle_silence(link, now, heard, &|| false));
+    }
+
+    /// As [`Self::silence`] while something of the link lies unread.
+    fn unread(&self, link: LinkId, heard: u32) {
+        let now = now(self.now);
+        self.on(link, |link| self.server.handle_silence(link, now, heard, &|| true));
     }
 }
 
@@ -211,6 +217,8 @@ fn silence_is_told_and_so_is_its_end() {
     world.now = 91;
     world.silence(link, 30);
     assert_eq!(world.member(), open, "a pong vouches for the only agent of a link");
+    world.unread(link, 1);
+    assert_eq!(world.member(), open, "what nobody has read yet may vouch for it");
     world.silence(link, 1);
     let silent = world.member();
     assert_eq!(silent.conn.map(|(_, conn)| conn), Some(Conn::Lost));
