@@ -155,7 +155,7 @@ fn what_evidence_knows_already_allocates_nothing() {
         };
         let (allocated, _) = handle(&server, &mut link, &message);
         assert_eq!(allocated, 0, "message {sequence}");
-        server.handle_silence(&mut link, NOW, NOW.seconds);
+        server.handle_silence(&mut link, NOW, NOW.seconds, &|| false);
     }
 }
 
