@@ -22,6 +22,10 @@ BINARIES = pathlib.Path(
 )
 DEMO = ROOT / "fixtures" / "estates" / "demo"
 PATIENCE = 30.0  # seconds until something that must happen counts as missing
+UPGRADE = (
+    b"GET /v1/opamp HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
+)
 
 
 def content_hash(artefact: bytes) -> str:

@@ -13,14 +13,10 @@ import threading
 import time
 import unittest
 
-from harness import BINARIES, PATIENCE, ROOT, Estate, Gateway, free_port, until
+from harness import BINARIES, PATIENCE, ROOT, UPGRADE, Estate, Gateway, free_port, until
 
 CONFIG = ROOT / "deploy" / "haproxy" / "haproxy.cfg"
 HAPROXY = shutil.which("haproxy") or "/usr/sbin/haproxy"
-UPGRADE = (
-    b"GET /v1/opamp HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-)
 GOING_AWAY = (1001).to_bytes(2, "big")
 
 

@@ -16,13 +16,9 @@ import threading
 import time
 import unittest
 
-from harness import BINARIES, PATIENCE, Estate, Gateway, free_port
+from harness import BINARIES, PATIENCE, UPGRADE, Estate, Gateway, free_port
 
 SETTING = pathlib.Path("/proc/sys/net/ipv4/tcp_migrate_req")
-UPGRADE = (
-    b"GET /v1/opamp HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
-    b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
-)
 ENDS = 6
 OWN = "TIDEGATE_TEST_NAMESPACE"
 
@@ -105,12 +101,12 @@ class SharedPort(unittest.TestCase):
         self.assertEqual(visitors.wrong[:5], [])
         self.assertGreater(visitors.made, 100)
 
-
     def queued_at_one_that_is_killed(self, replicas, start):
         """How many of 64 connections broke whose replica was killed before it accepted them."""
         killed = replicas.pop(0)
         self.addCleanup(killed.process.kill)
         os.kill(killed.process.pid, signal.SIGSTOP)
+        os.waitpid(killed.process.pid, os.WUNTRACED)  # until then it may still accept some
         port = int(killed.opamp.rsplit(":", 1)[1])
         links = [socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) for _ in range(64)]
         for link in links:
