@@ -257,6 +257,31 @@ enum Form {
     Text,
     Json,
 }
+impl Form {
+    /// On stdout.
+    fn tell(self, outcome: &(impl std::fmt::Display + serde::Serialize)) -> anyhow::Result<()> {
+        match self {
+            Self::Text => print!("{outcome}"),
+            Self::Json => println!("{}", serde_json::to_string_pretty(outcome)?),
+        }
+        Ok(())
+    }
+}
+
+/// What comes of it, unless Ctrl-C comes first; what it started ends with the future.
+fn unless_interrupted<T, E>(work: impl Future<Output = Result<T, E>>) -> anyhow::Result<T>
+where
+    anyhow::Error: From<E>,
+{
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        tokio::select! {
+            outcome = work => Ok(outcome?),
+            _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
+        }
+    })
+}
+
 /// The given one, or the one beside this program.
 fn gateway_binary(given: Option<PathBuf>) -> anyhow::Result<PathBuf> {
     let gateway = match given {
@@ -282,10 +307,7 @@ impl Arguments {
             Some(Command::Flood(flood)) => return flood.run().map(code),
             Some(Command::Doctor { collectors, output }) => {
                 let diagnosis = doctor::examine(&doctor::Host::read(), collectors);
-                match output {
-                    Form::Text => print!("{diagnosis}"),
-                    Form::Json => println!("{}", serde_json::to_string_pretty(&diagnosis)?),
-                }
+                output.tell(&diagnosis)?;
                 return Ok(code(diagnosis.fits));
             }
             Some(Command::Worker { parent }) => return Ok(scale::worker::main(parent)),
@@ -307,13 +329,9 @@ impl Arguments {
         let (report_file, output) = (self.report.clone(), self.output);
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
         let report = runtime.block_on(watch(self.into_config()))?;
-        let json = || serde_json::to_string_pretty(&report);
-        match output {
-            Form::Text => print!("{report}"),
-            Form::Json => println!("{}", json()?),
-        }
+        output.tell(&report)?;
         if let Some(path) = report_file {
-            write(&path, json()? + "\n")?;
+            write(&path, serde_json::to_string_pretty(&report)? + "\n")?;
         }
         Ok(code(report.all_right))
     }
@@ -336,13 +354,9 @@ impl Arguments {
             });
             scale::run(&options, &mut interrupts).await
         })?;
-        let json = || serde_json::to_string_pretty(&outcome);
-        match output {
-            Form::Text => print!("{outcome}"),
-            Form::Json => println!("{}", json()?),
-        }
+        output.tell(&outcome)?;
         if let Some(path) = report {
-            write(&path, json()? + "\n")?;
+            write(&path, serde_json::to_string_pretty(&outcome)? + "\n")?;
         }
         if let Some(path) = plot {
             write(&path, outcome.plot())?;

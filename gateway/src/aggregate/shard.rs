@@ -156,15 +156,21 @@ impl Shard {
     pub(super) fn observe(&mut self, now_ms: Millis, change: &Change<'_>, room: bool) -> Effect {
         match self.find(change.hash, change.identity) {
             Some(at) => self.observe_at(now_ms, at, change),
-            None => match self.insert(change, room) {
-                Some(at) => {
-                    let effect = self.observe_at(now_ms, at, change);
-                    let waits = effect.waits || self.wait(at, change.links);
-                    Effect { fresh: true, waits, ..effect }
-                }
-                None => self.overflow(),
-            },
+            None => self.observe_unknown(now_ms, change, room),
         }
+    }
+
+    /// What [`Self::observe`] does of one of whom nothing is known.
+    pub(super) fn observe_unknown(
+        &mut self,
+        now_ms: Millis,
+        change: &Change<'_>,
+        room: bool,
+    ) -> Effect {
+        let Some(at) = self.insert(change, room) else { return self.overflow() };
+        let effect = self.observe_at(now_ms, at, change);
+        let waits = effect.waits || self.wait(at, change.links);
+        Effect { fresh: true, waits, ..effect }
     }
 
     #[cold]

@@ -156,12 +156,12 @@ impl Shard {
     pub(super) fn list(
         &mut self,
         now_ms: Millis,
-        (hash, identity): (u64, Identity),
+        at: u32,
         (conn, uid): (Option<(Session, Conn)>, u32),
         others: &[(Session, u32)],
     ) {
-        let Some(at) = self.find(hash, identity) else { return };
         let Some((session, state)) = conn else { return };
+        let identity = self.slab.hot(at).identity();
         let newest = self.slab.get(at).conn(&self.incarnations).map(|(newest, _)| newest);
         if newest == Some(session) {
             self.slab.hot_mut(at).set(Hot::LISTED, true);

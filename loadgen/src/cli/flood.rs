@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::Args;
 use loadgen::flood;
 
-use super::{DEMO, Form, gateway_binary};
+use super::{DEMO, Form, gateway_binary, unless_interrupted};
 
 #[derive(Debug, Args)]
 pub(super) struct Flood {
@@ -69,18 +69,8 @@ impl Flood {
                 "{sockets} peers need as many open files, and {limit} are allowed: ask for fewer"
             );
         }
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let outcome = runtime.block_on(async {
-            tokio::select! {
-                outcome = flood::flood(&options) => Ok(outcome?),
-                // What it started ends with the future.
-                _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
-            }
-        })?;
-        match self.output {
-            Form::Text => print!("{outcome}"),
-            Form::Json => println!("{}", serde_json::to_string_pretty(&outcome)?),
-        }
+        let outcome = unless_interrupted(flood::flood(&options))?;
+        self.output.tell(&outcome)?;
         Ok(outcome.passed)
     }
 }

@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::Args;
 use loadgen::rehearse::{self, GivenGateway, Options};
 
-use super::{Form, gateway_binary};
+use super::{Form, gateway_binary, unless_interrupted};
 
 #[derive(Debug, Args)]
 pub(super) struct Rehearse {
@@ -44,18 +44,8 @@ impl Rehearse {
     pub(super) fn run(self) -> anyhow::Result<bool> {
         let output = self.output;
         let options = self.into_options()?;
-        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-        let outcome = runtime.block_on(async {
-            tokio::select! {
-                outcome = rehearse::run(&options) => Ok(outcome?),
-                // What it started ends with the future.
-                _ = tokio::signal::ctrl_c() => Err(anyhow::anyhow!("interrupted")),
-            }
-        })?;
-        match output {
-            Form::Text => print!("{outcome}"),
-            Form::Json => println!("{}", serde_json::to_string_pretty(&outcome)?),
-        }
+        let outcome = unless_interrupted(rehearse::run(&options))?;
+        output.tell(&outcome)?;
         Ok(outcome.passed)
     }
 

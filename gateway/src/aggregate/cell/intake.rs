@@ -171,14 +171,16 @@ impl Cell {
                 let one = &part[number];
                 let (identity, said) = (one.identity(), one.said());
                 let change = self.change(hashes[number], identity, one.change(), &said);
-                let effect = match shard.confirm(*at, change.hash, identity) {
+                let at = shard.confirm(*at, change.hash, identity);
+                let effect = match at {
                     Some(at) => shard.observe_at(now_ms, at, &change),
-                    None => shard.observe(now_ms, &change, news.room > 0),
+                    None => shard.observe_unknown(now_ms, &change, news.room > 0),
                 };
                 self.note(shard, &change, effect, &said, &mut news);
-                if let Some(others) = one.others() {
-                    let newest = (change.record.conn, said.uid);
-                    shard.list(now_ms, (change.hash, identity), newest, &others);
+                if let Some(others) = one.others()
+                    && let Some(at) = at.or_else(|| shard.find(change.hash, identity))
+                {
+                    shard.list(now_ms, at, (change.record.conn, said.uid), &others);
                 }
             }
         }
