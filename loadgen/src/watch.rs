@@ -55,6 +55,11 @@ impl Watcher {
         Ok((Self { root: root.to_owned(), read: look, tree, changing: None }, model))
     }
 
+    /// Whether the last look saw something that has to be looked at again.
+    pub(crate) fn is_changing(&self) -> bool {
+        self.changing.is_some()
+    }
+
     /// Looks once; call it every [`LOOK`]. A file that cannot be read counts as changing.
     pub(crate) fn look(&mut self, now: Micros) -> Seen {
         let Ok(found) = look(&self.root) else { return Seen::Same };
@@ -89,6 +94,29 @@ impl Watcher {
             }
             Err(error) => Seen::Refused(error),
         }
+    }
+}
+
+/// Somebody who looks on behalf of those who then read for themselves.
+#[derive(Debug)]
+pub(crate) struct Lookout {
+    root: PathBuf,
+    seen: Option<Look>,
+}
+
+impl Lookout {
+    /// Looks for the first time; what cannot be read yet counts as a change once it can be.
+    pub(crate) fn new(root: PathBuf) -> Self {
+        let seen = look(&root).ok();
+        Self { root, seen }
+    }
+
+    /// Whether files look different from what they did the last time.
+    pub(crate) fn sees_change(&mut self) -> bool {
+        let Ok(found) = look(&self.root) else { return false };
+        let changed = self.seen.as_ref() != Some(&found);
+        self.seen = Some(found);
+        changed
     }
 }
 
@@ -152,6 +180,18 @@ mod tests {
         assert!(matches!(watcher.look(1_000), Seen::Same));
         assert!(matches!(watcher.look(201_000), Seen::Head(_, 1_000)));
         assert!(matches!(watcher.look(401_000), Seen::Same));
+    }
+
+    #[test]
+    fn a_lookout_sees_each_change_once() {
+        let estate = crate::testing::estate();
+        let mut lookout = Lookout::new(estate.path().to_owned());
+        assert!(!lookout.sees_change());
+        estate.set_stage(1);
+        assert!(lookout.sees_change());
+        assert!(!lookout.sees_change());
+        fs::remove_file(estate.path().join("rendered/team/one@next.yaml")).unwrap();
+        assert!(lookout.sees_change());
     }
 
     #[test]

@@ -14,7 +14,7 @@ use tokio::time::{Interval as Ticks, MissedTickBehavior, interval};
 
 use super::crew::{Incoming, Worker, own_command};
 use super::heads::Desk;
-use super::options::{Layout, Options, ScaleError};
+use super::options::{Layout, Options, ScaleError, Turn};
 use super::outcome::{Event, Outcome, Sample};
 use super::protocol::{FromWorker, Part, Task, ToWorker};
 use super::usage::{Kind, Usage};
@@ -28,6 +28,7 @@ use crate::rehearse::gateway::{Log, Process};
 use crate::rehearse::{Scratch, scratch};
 use crate::report::Latency;
 use crate::swarm::Interval;
+use crate::watch::{self, Lookout};
 
 /// How often processes are looked at.
 const LOOK: Duration = Duration::from_millis(100);
@@ -84,7 +85,16 @@ pub(super) struct Run<'o> {
     condemned: u32,
     parts: Vec<Option<Part>>,
     finishing: bool,
+    /// When the first collector of all starts.
     go: Micros,
+    /// The same in microseconds since the Unix epoch.
+    go_unix: u64,
+    /// By worker.
+    schedule: Vec<Turn>,
+    /// Workers whose last collector has tried to connect.
+    begun: Vec<u32>,
+    lookout: Lookout,
+    look_at: Micros,
     all_connected: Option<Micros>,
     all_offered: Option<Micros>,
     all_settled: Option<Micros>,
@@ -151,6 +161,7 @@ impl<'o> Run<'o> {
             desk = Some(Desk::copy(&options.estate, &directory.0)?);
             kept = Some(directory);
         }
+        let lookout = Lookout::new(estate(options, desk.as_ref()));
         let (sender, incoming) = mpsc::channel(INCOMING_MAX);
         let mut ticks = interval(LOOK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -175,6 +186,11 @@ impl<'o> Run<'o> {
             parts: (0..count).map(|_| None).collect(),
             finishing: false,
             go: 0,
+            schedule: layout.schedule(lanes(options, layout), options.connect_rate),
+            go_unix: 0,
+            begun: Vec::new(),
+            lookout,
+            look_at: 0,
             all_connected: None,
             all_offered: None,
             all_settled: None,
@@ -195,9 +211,7 @@ impl<'o> Run<'o> {
     }
 
     fn estate(&self) -> PathBuf {
-        let served = self.desk.as_ref().map_or(&*self.options.estate, Desk::root);
-        // Workers and gateways look at it for themselves.
-        served.canonicalize().unwrap_or_else(|_| served.to_owned())
+        estate(self.options, self.desk.as_ref())
     }
 
     pub(super) fn now(&self) -> Micros {
@@ -310,7 +324,7 @@ impl<'o> Run<'o> {
         let estate = self.estate();
         let loopback = self.targets.iter().all(|target| target.ip().is_loopback());
         let ipv4 = self.targets.iter().all(SocketAddr::is_ipv4);
-        for (number, worker) in (0..).zip(&mut self.workers) {
+        for ((number, worker), turn) in (0..).zip(&mut self.workers).zip(&self.schedule) {
             let (first, count) = self.layout.share(number);
             let task = Task {
                 collectors: self.options.collectors,
@@ -325,9 +339,10 @@ impl<'o> Run<'o> {
                     .map(|(shortest, longest)| (micros(shortest), micros(longest))),
                 no_applying: self.options.no_applying,
                 targets: self.targets.clone(),
+                blocks: self.options.endpoints.is_empty(),
                 path: self.path.clone(),
                 sources: if loopback && ipv4 { self.layout.sources(number) } else { Vec::new() },
-                every_us: 1e6 * f64::from(self.layout.workers) / self.options.connect_rate,
+                every_us: turn.every,
                 head_window_us: micros(self.options.head_window),
                 reply_timeout_us: micros(self.options.reply_timeout),
                 reconnect_within_us: self.options.reconnect_within.map(micros),
@@ -351,8 +366,12 @@ impl<'o> Run<'o> {
     /// where it did not get further.
     async fn play(&mut self) -> Result<Option<Micros>, (Option<Micros>, Stop)> {
         self.go = self.now().saturating_add(micros(LEAD));
-        let unix_us = Clock::unix_us().saturating_add(micros(LEAD));
-        self.tell_all(&ToWorker::Go { unix_us }).await.map_err(|stop| (None, stop))?;
+        self.go_unix = Clock::unix_us().saturating_add(micros(LEAD));
+        for worker in 0..self.layout.workers {
+            if worker == 0 || self.lane(worker) != self.lane(worker - 1) {
+                self.begin(worker).await.map_err(|stop| (None, stop))?;
+            }
+        }
         let deadline = self.go.saturating_add(micros(self.options.timeout));
         let settled = self.observe(deadline, |run| run.whole_since.is_some()).await;
         if !settled.map_err(|stop| (None, stop))? {
@@ -364,6 +383,24 @@ impl<'o> Run<'o> {
             Ok(()) => Ok(Some(held_from)),
             Err(stop) => Err((Some(held_from), stop)),
         }
+    }
+
+    fn lane(&self, worker: u32) -> Option<u32> {
+        let at = usize::try_from(worker).unwrap_or(usize::MAX);
+        self.schedule.get(at).map(|turn| turn.lane)
+    }
+
+    /// Tells a worker when its first collector was to start, or is.
+    async fn begin(&mut self, number: u32) -> Result<(), Stop> {
+        let at = usize::try_from(number).unwrap_or(usize::MAX);
+        let (Some(worker), Some(turn)) = (self.workers.get_mut(at), self.schedule.get(at)) else {
+            return Ok(());
+        };
+        let unix_us = self.go_unix.saturating_add(turn.after);
+        worker
+            .tell(&ToWorker::Go { unix_us })
+            .await
+            .map_err(|why| Stop::Fault(format!("worker {number} hears nothing any more: {why}")))
     }
 
     /// Tells every worker the same.
@@ -434,8 +471,16 @@ impl<'o> Run<'o> {
             }
             tokio::select! {
                 Some(incoming) = self.incoming.recv() => self.take(incoming)?,
-                _ = self.ticks.tick() => self.look()?,
+                _ = self.ticks.tick() => {
+                    self.look()?;
+                    self.look_out().await?;
+                }
                 Some(()) = self.interrupts.recv() => return Err(Stop::Interrupted),
+            }
+            while let Some(number) = self.begun.pop() {
+                if self.lane(number + 1) == self.lane(number) {
+                    self.begin(number + 1).await?;
+                }
             }
         }
     }
@@ -444,6 +489,7 @@ impl<'o> Run<'o> {
         let at = usize::try_from(number).unwrap_or(usize::MAX);
         match line {
             Ok(FromWorker::Ready) => self.ready += 1,
+            Ok(FromWorker::Begun) => self.begun.push(number),
             Ok(FromWorker::Condemned { .. }) => self.condemned += 1,
             Ok(FromWorker::Progress { progress }) => self.advance(at, progress),
             Ok(FromWorker::Done { part }) => {
@@ -542,6 +588,17 @@ impl<'o> Run<'o> {
         }
     }
 
+    /// Looks at the estate for all workers: twenty-six that do it five times a second each cost two
+    /// processors 3 % of their time.
+    async fn look_out(&mut self) -> Result<(), Stop> {
+        let now = self.now();
+        if self.finishing || now < self.look_at {
+            return Ok(());
+        }
+        self.look_at = now.saturating_add(micros(watch::LOOK));
+        if self.lookout.sees_change() { self.tell_all(&ToWorker::Look).await } else { Ok(()) }
+    }
+
     /// The end of what gateways wrote.
     fn last_words(&self) -> String {
         let text = self.log.text();
@@ -571,6 +628,23 @@ impl<'o> Run<'o> {
         self.replies.reset();
         self.offers.reset();
     }
+}
+
+/// How many workers connect at a time. Where gateways run beside them, as many as there are
+/// processors: what a connect touches at both ends stays in a cache then, and all are there sooner.
+/// Gateways elsewhere are met by all workers at once.
+fn lanes(options: &Options, layout: Layout) -> u32 {
+    if options.endpoints.is_empty() {
+        u32::try_from(host::processors()).unwrap_or(u32::MAX)
+    } else {
+        layout.workers
+    }
+}
+
+/// Workers and gateways look at it for themselves.
+fn estate(options: &Options, desk: Option<&Desk>) -> PathBuf {
+    let served = desk.map_or(&*options.estate, Desk::root);
+    served.canonicalize().unwrap_or_else(|_| served.to_owned())
 }
 
 #[expect(clippy::cast_precision_loss, reason = "a run in microseconds has fewer than 53 bits")]

@@ -5,6 +5,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::clock::{Micros, micros};
+
 /// Most collectors of a run: what the source addresses and the numbers of targets are made for.
 pub const COLLECTORS_MAX: u32 = 2_000_000;
 /// Descriptors that a worker or a gateway needs beside its links.
@@ -203,14 +205,49 @@ pub struct Layout {
     pub replicas: u32,
 }
 
+/// When the collectors of a worker start.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Turn {
+    /// The lane of workers in which it waits for the one before it.
+    pub lane: u32,
+    /// The first one, in microseconds after the first of all.
+    pub after: Micros,
+    /// Microseconds between two of them.
+    pub every: f64,
+}
+
 impl Layout {
-    /// First collector and number of collectors of a worker.
-    pub fn share(&self, worker: u32) -> (u32, u32) {
-        let at = |worker: u32| {
-            let first = u64::from(self.collectors) * u64::from(worker) / u64::from(self.workers);
+    /// When each worker's collectors start, if so many workers connect at a time: in lanes of
+    /// neighbours, of which each begins when the one before it has, each lane at such a pace that all
+    /// of them together start `rate` collectors a second.
+    pub fn schedule(&self, lanes: u32, rate: f64) -> Vec<Turn> {
+        let lanes = lanes.clamp(1, self.workers);
+        let from = |lane: u32| {
+            let first = u64::from(self.workers) * u64::from(lane) / u64::from(lanes);
             u32::try_from(first).unwrap_or(u32::MAX)
         };
-        (at(worker), at(worker + 1) - at(worker))
+        let mut turns = Vec::new();
+        for lane in 0..lanes {
+            let (first, end) = (self.first(from(lane)), self.first(from(lane + 1)));
+            let every = 1e6 * f64::from(self.collectors) / f64::from(end - first) / rate;
+            turns.extend((from(lane)..from(lane + 1)).map(|worker| {
+                let after = f64::from(self.first(worker) - first) * every / 1e6;
+                let after = Duration::try_from_secs_f64(after).unwrap_or(Duration::MAX);
+                Turn { lane, after: micros(after), every }
+            }));
+        }
+        turns
+    }
+
+    /// First collector and number of collectors of a worker.
+    pub fn share(&self, worker: u32) -> (u32, u32) {
+        (self.first(worker), self.first(worker + 1) - self.first(worker))
+    }
+
+    /// The first collector of a worker; of the one past the last, how many collectors there are.
+    fn first(&self, worker: u32) -> u32 {
+        let first = u64::from(self.collectors) * u64::from(worker) / u64::from(self.workers);
+        u32::try_from(first).unwrap_or(u32::MAX)
     }
 
     /// Local addresses of a worker, no other's.
@@ -243,6 +280,36 @@ mod tests {
             sources.extend(layout.sources(worker));
         }
         assert_eq!((next, sources.len()), (500_000, 26 * 8));
+    }
+
+    #[test]
+    fn in_lanes_all_together_start_at_the_rate_however_uneven_they_are() {
+        for (collectors, workers, lanes) in
+            [(500_000, 26, 2), (60_000, 4, 2), (10, 3, 2), (7, 3, 8)]
+        {
+            let layout = Layout { collectors, workers, replicas: workers };
+            let schedule = layout.schedule(lanes, 1_000.0);
+            let starts = (0..workers).zip(&schedule).flat_map(|(worker, turn)| {
+                (0..layout.share(worker).1).map(|n| turn.after as f64 + f64::from(n) * turn.every)
+            });
+            let mut starts: Vec<f64> = starts.collect();
+            starts.sort_by(f64::total_cmp);
+            assert_eq!(starts.len(), collectors as usize);
+            for (number, start) in starts.iter().enumerate() {
+                // A collector a millisecond; of each lane one starts at once.
+                let lateness = start / 1e3 - number as f64;
+                assert!(lateness.abs() <= f64::from(lanes), "{number} of {layout:?}: {lateness}");
+            }
+            let used: BTreeSet<u32> = schedule.iter().map(|turn| turn.lane).collect();
+            assert_eq!(used.len() as u32, lanes.min(workers));
+            assert!(schedule.is_sorted_by_key(|turn| (turn.lane, turn.after)), "{schedule:?}");
+        }
+    }
+
+    #[test]
+    fn a_rate_that_takes_ages_overflows_nothing() {
+        let layout = Layout { collectors: 2_000_000, workers: 101, replicas: 101 };
+        assert_eq!(layout.schedule(2, f64::MIN_POSITIVE).len(), 101);
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub(crate) struct Task {
     pub(crate) apply_delay_us: Option<(u64, u64)>,
     pub(crate) no_applying: bool,
     pub(crate) targets: Vec<SocketAddr>,
+    /// Whether neighbours connect to the same target, in place of one after the other.
+    pub(crate) blocks: bool,
     /// Path and query.
     pub(crate) path: String,
     pub(crate) sources: Vec<IpAddr>,
@@ -45,8 +47,10 @@ pub(crate) struct Task {
 pub(crate) enum ToWorker {
     /// The first line.
     Prepare(Box<Task>),
-    /// The first collector starts at that time; all workers are told the same.
+    /// The first collector starts at that time, or was to start then.
     Go { unix_us: u64 },
+    /// The estate on disk does not look as it did.
+    Look,
     /// Collectors of that target connect there from now on.
     Target { target: u16, address: SocketAddr },
     /// Links to that target may break from now on.
@@ -66,6 +70,8 @@ pub(crate) enum ToWorker {
 pub(crate) enum FromWorker {
     /// It is prepared.
     Ready,
+    /// Every one of its collectors has tried to connect.
+    Begun,
     /// Answers [`ToWorker::Condemn`].
     Condemned { target: u16 },
     /// About twice a second.
@@ -159,6 +165,7 @@ mod tests {
             apply_delay_us: Some((1, 2)),
             no_applying: true,
             targets: vec!["127.0.0.1:4320".parse().unwrap()],
+            blocks: true,
             path: "/v1/opamp".to_owned(),
             sources: vec!["127.1.0.1".parse().unwrap()],
             every_us: 2_800.25,
@@ -169,6 +176,7 @@ mod tests {
         for command in [
             ToWorker::Prepare(Box::new(task)),
             ToWorker::Go { unix_us: 1_790_000_000_000_000 },
+            ToWorker::Look,
             ToWorker::Target { target: 3, address: "127.0.0.1:1".parse().unwrap() },
             ToWorker::Condemn { target: 3 },
             ToWorker::Storm,

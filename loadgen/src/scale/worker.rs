@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::time::Duration;
 
 use mio::Waker;
@@ -17,7 +17,7 @@ use crate::heads::{Head, Heads};
 use crate::host;
 use crate::plan::Plan;
 use crate::report::{Ending, Marks, Report};
-use crate::swarm::{Command, Given, Interval, Realm, Remains, Said, Swarm};
+use crate::swarm::{Command, Given, Homes, Interval, Realm, Remains, Said, Swarm};
 use crate::watch::{LOOK, Seen, Watcher};
 
 /// Lines that wait for the coordinator to read them; a worker waits for it past that.
@@ -81,6 +81,7 @@ fn work(lines: &SyncSender<FromWorker>) -> Result<(), String> {
     let swarm = Swarm::new(Given {
         realm: Arc::clone(&realm),
         targets: task.targets.clone(),
+        homes: if task.blocks { Homes::Blocks(task.collectors) } else { Homes::InTurn },
         first: task.first,
         path: task.path.clone(),
         sources: task.sources.clone(),
@@ -93,14 +94,16 @@ fn work(lines: &SyncSender<FromWorker>) -> Result<(), String> {
     let (commands, orders) = channel();
     let early = Arc::new(AtomicBool::new(false));
     let marks = Arc::clone(&early);
-    std::thread::spawn(move || listen(&mut input, clock, &commands, &waker, &marks));
+    let (look, looks) = channel();
+    std::thread::spawn(move || listen(&mut input, clock, &commands, &look, &waker, &marks));
     let watched = Arc::new(Watched::default());
     let (world, seen) = (Arc::clone(&realm), Arc::clone(&watched));
-    std::thread::spawn(move || follow(watcher, &world, &seen));
+    std::thread::spawn(move || follow(watcher, &looks, &world, &seen));
     send(lines, FromWorker::Ready)?;
     let mut at_first = Firsts { rss_before: host::resident_bytes(), ..Firsts::default() };
     let remains = swarm.run(&orders, |said| {
         let line = match said {
+            Said::Begun => FromWorker::Begun,
             Said::Condemned(target) => FromWorker::Condemned { target },
             Said::Progress(progress) => {
                 at_first.look(clock.now(), &progress, &realm.plan);
@@ -155,6 +158,7 @@ fn listen(
     input: &mut impl BufRead,
     clock: Clock,
     commands: &Sender<Command>,
+    look: &Sender<()>,
     waker: &Waker,
     early: &AtomicBool,
 ) {
@@ -164,6 +168,11 @@ fn listen(
             ToWorker::Go { unix_us } => {
                 let wait = unix_us.saturating_sub(Clock::unix_us());
                 Command::Go(clock.now().saturating_add(wait))
+            }
+            ToWorker::Look => {
+                // Who follows has ended only after too many heads, which is complained of.
+                let _ = look.send(());
+                continue;
             }
             ToWorker::Target { target, address } => Command::Target(target, address),
             ToWorker::Condemn { target } => Command::Condemn(target),
@@ -187,10 +196,15 @@ struct Watched {
     refused: std::sync::Mutex<(u64, Option<String>)>,
 }
 
-/// Looks at the estate again and again.
-fn follow(mut watcher: Watcher, realm: &Realm, watched: &Watched) {
-    while !watched.stop.load(Ordering::Relaxed) {
-        std::thread::sleep(LOOK);
+/// Looks at the estate when told to, until it has settled.
+fn follow(mut watcher: Watcher, looks: &Receiver<()>, realm: &Realm, watched: &Watched) {
+    while watcher.is_changing() || looks.recv().is_ok() {
+        if watched.stop.load(Ordering::Relaxed) {
+            return;
+        }
+        if watcher.is_changing() {
+            std::thread::sleep(LOOK);
+        }
         match watcher.look(realm.clock.now()) {
             Seen::Same => {}
             Seen::Refused(error) => {

@@ -199,16 +199,18 @@ fn write_frame(out: &mut Vec<u8>, fin: bool, opcode: u8, lead: &[u8], payload: &
             out.extend_from_slice(&(length as u64).to_be_bytes());
         }
     }
-    let mask = mask.to_ne_bytes();
-    out.extend_from_slice(&mask);
+    out.extend_from_slice(&mask.to_ne_bytes());
     let from = out.len();
     out.extend_from_slice(lead);
     out.extend_from_slice(payload);
     let masked = out.get_mut(from..).unwrap_or_default();
-    for chunk in masked.chunks_mut(4) {
-        for (byte, mask) in chunk.iter_mut().zip(mask) {
-            *byte ^= mask;
-        }
+    let mask = u128::from_ne_bytes(std::array::from_fn(|at| mask.to_ne_bytes()[at % 4]));
+    let (whole, rest) = masked.as_chunks_mut::<16>();
+    for bytes in whole {
+        *bytes = (u128::from_ne_bytes(*bytes) ^ mask).to_ne_bytes();
+    }
+    for (byte, mask) in rest.iter_mut().zip(mask.to_ne_bytes()) {
+        *byte ^= mask;
     }
 }
 

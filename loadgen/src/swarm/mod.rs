@@ -36,9 +36,10 @@ use link::{Link, Stage};
 const SCRATCH: usize = 64 << 10;
 /// Events taken from the kernel at once.
 const EVENTS: usize = 1_024;
-/// Handshakes under way at once: what a listen queue has room for, with others beside. More of them
+/// Collectors on their way from `connect` to the server's first answer at once: what a listen queue
+/// has room for, with others beside, and what stays in a processor's cache meanwhile. More of them
 /// make nothing faster, and each waits longer.
-const HANDSHAKES_MAX: u32 = 128;
+const COMING_MAX: u32 = 128;
 /// Attempts to connect between two looks at what has come in.
 const CONNECTS_AT_ONCE: u32 = 32;
 /// Collectors that say goodbye at once. Of 512 in each of 26 workers some were not answered within
@@ -70,8 +71,9 @@ impl Realm {
 #[derive(Debug)]
 pub(crate) struct Given {
     pub(crate) realm: Arc<Realm>,
-    /// Where collectors connect: number `n` of all of them to number `n` modulo their count.
+    /// Where collectors connect.
     pub(crate) targets: Vec<SocketAddr>,
+    pub(crate) homes: Homes,
     /// The number of the first collector among those of all swarms.
     pub(crate) first: u32,
     /// Path and query of the URL.
@@ -83,6 +85,28 @@ pub(crate) struct Given {
     pub(crate) reply_timeout: Micros,
     /// Longest wait before another attempt to connect.
     pub(crate) reconnect_within: Option<Micros>,
+}
+
+/// Which target a collector tries first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Homes {
+    /// Number `n` of all collectors: target `n` modulo their count.
+    InTurn,
+    /// The first so many of all these collectors: the first target, and so on.
+    Blocks(u32),
+}
+
+impl Homes {
+    /// The target of collector `number`, of so many targets (not 0).
+    fn of(self, number: u32, targets: u32) -> u32 {
+        match self {
+            Self::InTurn => number % targets,
+            Self::Blocks(collectors) => {
+                let target = u64::from(number) * u64::from(targets) / u64::from(collectors.max(1));
+                u32::try_from(target).unwrap_or(u32::MAX).min(targets - 1)
+            }
+        }
+    }
 }
 
 /// What a swarm is told while it goes on.
@@ -103,6 +127,8 @@ pub(crate) enum Command {
 /// What a swarm says.
 #[derive(Debug)]
 pub(crate) enum Said {
+    /// Every collector has tried to connect.
+    Begun,
     /// Links to that target are no longer counted as lost.
     Condemned(u16),
     /// How far it has come.
@@ -151,7 +177,10 @@ pub(crate) struct Swarm {
     wanting: VecDeque<u32>,
     /// Collectors that have not begun their goodbye.
     staying: VecDeque<u32>,
-    handshakes: u32,
+    /// How many have tried to connect.
+    begun: u32,
+    /// How many have a socket on which nothing has come yet but perhaps the upgrade.
+    coming: u32,
     leaving: u32,
     begin: Option<Micros>,
     stopping: bool,
@@ -193,7 +222,8 @@ impl Swarm {
             targets: (0..).take(given.targets.len()).collect(),
             wanting: VecDeque::new(),
             staying: VecDeque::new(),
-            handshakes: 0,
+            begun: 0,
+            coming: 0,
             leaving: 0,
             begin: None,
             stopping: false,
@@ -243,7 +273,7 @@ impl Swarm {
             self.follow();
             self.handle_due();
             self.start_due();
-            self.connect_some();
+            self.connect_some(&mut say);
             self.leave_some();
             let now = self.now();
             let whole = self.figures.settled == self.given.realm.plan.len();
@@ -264,7 +294,7 @@ impl Swarm {
 
     /// How long nothing has to be done unless something comes in.
     fn patience(&self) -> Duration {
-        let room = self.handshakes < HANDSHAKES_MAX && !self.wanting.is_empty();
+        let room = self.coming < COMING_MAX && !self.wanting.is_empty();
         let farewell = self.leaving < FAREWELLS_MAX && !self.staying.is_empty();
         if room || farewell {
             return Duration::ZERO;
@@ -354,14 +384,18 @@ impl Swarm {
         }
     }
 
-    /// Opens links as far as there is room for handshakes.
-    fn connect_some(&mut self) {
+    /// Opens links as far as there is room for those who are coming.
+    fn connect_some(&mut self, say: &mut impl FnMut(Said)) {
+        let (before, all) = (self.begun, self.given.realm.plan.len());
         for _ in 0..CONNECTS_AT_ONCE {
-            if self.handshakes >= HANDSHAKES_MAX || self.stopping {
-                return;
+            if self.coming >= COMING_MAX || self.stopping {
+                break;
             }
-            let Some(index) = self.wanting.pop_front() else { return };
+            let Some(index) = self.wanting.pop_front() else { break };
             self.connect(index);
+        }
+        if before < all && self.begun == all {
+            say(Said::Begun);
         }
     }
 
@@ -427,5 +461,18 @@ impl Swarm {
             figures: self.figures,
             errors: self.errors,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neighbours_share_a_home_in_blocks_and_none_in_turn() {
+        let homes = |homes: Homes| (0..10).map(|number| homes.of(number, 3)).collect::<Vec<_>>();
+        assert_eq!(homes(Homes::InTurn), [0, 1, 2, 0, 1, 2, 0, 1, 2, 0]);
+        assert_eq!(homes(Homes::Blocks(10)), [0, 0, 0, 0, 1, 1, 1, 2, 2, 2]);
+        assert_eq!(Homes::Blocks(u32::MAX).of(u32::MAX, u32::MAX), u32::MAX - 1);
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::{ANSWER_MAX, COMPLAINTS_MAX, FAREWELL_MAX, FAREWELLS_PER_S, Run, Stop, seconds};
-use crate::clock::{Clock, Micros, micros};
+use crate::clock::{Micros, micros};
 use crate::scale::merge;
 use crate::scale::outcome::Outcome;
 use crate::scale::protocol::{Part, ToWorker};
@@ -95,9 +95,8 @@ impl Run<'_> {
         let parts: Vec<Part> = self.parts.iter_mut().filter_map(Option::take).collect();
         let complete = parts.len() == usize::try_from(self.layout.workers).unwrap_or(usize::MAX);
         let merged = merge::merge(&parts, self.options.collectors);
-        let go_unix = self.go_unix();
         for event in &mut self.events {
-            merge::last_offer(event, &parts, go_unix);
+            merge::last_offer(event, &parts, self.go_unix);
         }
         if !complete {
             self.problems.push(format!(
@@ -131,10 +130,5 @@ impl Run<'_> {
         };
         outcome.weigh();
         outcome
-    }
-
-    /// The first connect, in microseconds since the Unix epoch.
-    fn go_unix(&self) -> u64 {
-        Clock::unix_us().saturating_sub(self.now().saturating_sub(self.go))
     }
 }

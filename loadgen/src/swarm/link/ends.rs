@@ -30,7 +30,7 @@ impl Swarm {
                     End::Broken(why) => (None, Some(format!("upgrade: {why}"))),
                     End::Late => (None, Some("upgrade: no answer in 10 s".to_owned())),
                 };
-                self.handshakes = self.handshakes.saturating_sub(1);
+                self.coming = self.coming.saturating_sub(1);
                 self.handle_failure(index, after, why);
             }
             Stage::Up => self.handle_lost(index, &end),
@@ -127,6 +127,7 @@ impl Swarm {
         let Some(link) = self.links.get_mut(at) else { return };
         if matches!(link.stage, Stage::Up | Stage::Closing) {
             self.figures.connected = self.figures.connected.saturating_sub(1);
+            self.coming = self.coming.saturating_sub(u32::from(!link.answered));
             link.collector.handle_disconnected();
         }
         if std::mem::take(&mut link.settled) {
@@ -190,7 +191,7 @@ impl Swarm {
     /// A collector that has no link leaves.
     pub(in crate::swarm) fn abandon(&mut self, index: u32) {
         if self.link(index).is_some_and(|link| link.stage == Stage::Upgrading) {
-            self.handshakes = self.handshakes.saturating_sub(1);
+            self.coming = self.coming.saturating_sub(1);
         }
         self.drop_link(index);
         self.finish(index);
