@@ -166,8 +166,11 @@ fn listen(
         let command = match command {
             ToWorker::Prepare(_) => return, // not twice
             ToWorker::Go { unix_us } => {
-                let wait = unix_us.saturating_sub(Clock::unix_us());
-                Command::Go(clock.now().saturating_add(wait))
+                let (now, unix_now) = (clock.now(), Clock::unix_us());
+                // Who waited for its turn is late, and says so.
+                let late = unix_now.saturating_sub(unix_us);
+                let early = unix_us.saturating_sub(unix_now);
+                Command::Go(now.saturating_sub(late).saturating_add(early))
             }
             ToWorker::Look => {
                 // Who follows has ended only after too many heads, which is complained of.

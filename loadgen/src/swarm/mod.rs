@@ -44,7 +44,7 @@ const COMING_MAX: u32 = 128;
 const CONNECTS_AT_ONCE: u32 = 32;
 /// Collectors that say goodbye at once. Of 512 in each of 26 workers some were not answered within
 /// 5 s.
-const FAREWELLS_MAX: u32 = 128;
+const FAREWELLS_MAX: u32 = 64;
 /// Kinds of errors that are told apart.
 const ERRORS_MAX: usize = 16;
 /// Between two [`Said::Progress`].
