@@ -155,7 +155,6 @@ impl Ledger {
     /// is owed then is missing. The reply to a goodbye may come or cross the close.
     pub fn handle_sent(&mut self, now: Micros, sent: Sent) {
         self.sums.sent += 1;
-        self.sent_at = now;
         match sent {
             Sent::Hello => self.full_state_due = true,
             Sent::Full => self.full_state_due = false,
@@ -163,9 +162,11 @@ impl Ledger {
             Sent::Disconnect => {
                 self.give_up_owed(now);
                 self.goodbye = Goodbye::Said;
+                // No answer tells when the server read it: a ping may be from before.
                 return;
             }
         }
+        self.sent_at = now;
         self.owed.push(now);
     }
 

@@ -235,6 +235,9 @@ fn a_ping_is_due_to_silent_links_only() {
     let crossed = desk.ledger.handle_ping(46_100_000, 2, &desk.heads);
     assert_eq!(crossed.wrong, 0, "our message may have crossed it");
     desk.ack(46_200_000);
+    desk.sent(92_000_000, Sent::Disconnect);
+    let crossed = desk.ledger.handle_ping(92_081_000, 2, &desk.heads);
+    assert_eq!(crossed.wrong, 0, "nor does an answer tell whether the goodbye did");
     desk.check(&[(Wrong::Unexpected, 1)]);
 }
 

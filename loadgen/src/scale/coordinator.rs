@@ -2,8 +2,9 @@
 //! found.
 
 mod finale;
+mod lanes;
+mod start;
 
-use std::future::Future;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,15 +13,14 @@ use hdrhistogram::Histogram;
 use tokio::sync::mpsc;
 use tokio::time::{Interval as Ticks, MissedTickBehavior, interval};
 
-use super::crew::{Incoming, Worker, own_command};
+use super::crew::{Incoming, Worker};
 use super::heads::Desk;
 use super::options::{Layout, Options, ScaleError, Turn};
 use super::outcome::{Event, Outcome, Sample};
-use super::protocol::{FromWorker, Part, Task, ToWorker};
-use super::usage::{Kind, Usage};
+use super::protocol::{FromWorker, Part, ToWorker};
+use super::usage::Usage;
 use super::view::View;
 use crate::clock::{Clock, Micros, micros};
-use crate::endpoint::{Endpoint, Transport};
 use crate::fleet::Progress;
 use crate::histogram;
 use crate::host;
@@ -29,6 +29,7 @@ use crate::rehearse::{Scratch, scratch};
 use crate::report::Latency;
 use crate::swarm::Interval;
 use crate::watch::{self, Lookout};
+use lanes::{Phase, lanes};
 
 /// How often processes are looked at.
 const LOOK: Duration = Duration::from_millis(100);
@@ -38,8 +39,6 @@ const SAMPLE: Micros = 500_000;
 const USAGE: Micros = 2_000_000;
 /// Samples of the timeline; past it, none are added.
 const SAMPLES_MAX: usize = 50_000;
-/// How long workers may take to read estate and plan.
-const PREPARE_MAX: Duration = Duration::from_secs(120);
 /// From the word to the first connect, so that all workers have heard it.
 const LEAD: Duration = Duration::from_millis(200);
 /// How long the answer to a small command may take.
@@ -49,8 +48,6 @@ const FAREWELL_MAX: Duration = Duration::from_secs(60);
 const FAREWELLS_PER_S: u32 = 1_000;
 /// Lines of workers that wait to be taken.
 const INCOMING_MAX: usize = 1_024;
-/// Gateways that are started at once.
-const STARTS_AT_ONCE: usize = 4;
 /// Complaints of workers that are repeated in the outcome.
 const COMPLAINTS_MAX: usize = 20;
 
@@ -85,14 +82,16 @@ pub(super) struct Run<'o> {
     condemned: u32,
     parts: Vec<Option<Part>>,
     finishing: bool,
+    phase: Phase,
     /// When the first collector of all starts.
     go: Micros,
     /// The same in microseconds since the Unix epoch.
     go_unix: u64,
     /// By worker.
     schedule: Vec<Turn>,
-    /// Workers whose last collector has tried to connect.
-    begun: Vec<u32>,
+    /// Workers whose last collector has tried to connect, or has left: the next of their lane begins,
+    /// or leaves.
+    through: Vec<u32>,
     lookout: Lookout,
     look_at: Micros,
     all_connected: Option<Micros>,
@@ -185,10 +184,11 @@ impl<'o> Run<'o> {
             condemned: 0,
             parts: (0..count).map(|_| None).collect(),
             finishing: false,
+            phase: Phase::Coming,
             go: 0,
             schedule: layout.schedule(lanes(options, layout), options.connect_rate),
             go_unix: 0,
-            begun: Vec::new(),
+            through: Vec::new(),
             lookout,
             look_at: 0,
             all_connected: None,
@@ -227,150 +227,13 @@ impl<'o> Run<'o> {
         self.view.tell(self.now().saturating_sub(self.go), what);
     }
 
-    async fn start_gateways(&mut self) -> Result<(), ScaleError> {
-        if self.options.endpoints.is_empty() {
-            while self.gateways.len() < usize::try_from(self.layout.replicas).unwrap_or(usize::MAX)
-            {
-                let left = usize::try_from(self.layout.replicas).unwrap_or(usize::MAX)
-                    - self.gateways.len();
-                let starts = (0..left.min(STARTS_AT_ONCE)).map(|_| self.start_gateway());
-                for started in futures_util::future::join_all(starts).await {
-                    let (process, address, path) = started?;
-                    if let Some(pid) = process.pid() {
-                        self.usage.add(pid, Kind::Gateway);
-                    }
-                    self.path = path;
-                    self.targets.push(address);
-                    self.gateways.push(Some(process));
-                }
-            }
-            return Ok(());
-        }
-        for url in &self.options.endpoints {
-            let endpoint = Endpoint::resolve(url, Some(Transport::Ws), None).await;
-            let endpoint =
-                endpoint.map_err(|text| ScaleError::Usage(format!("--endpoint: {text}")))?;
-            self.targets.push(endpoint.address);
-            self.path = endpoint.path;
-            self.gateways.push(None);
-        }
-        Ok(())
-    }
-
-    /// Another gateway, its address for collectors, and path and query.
-    pub(super) fn start_gateway(
-        &self,
-    ) -> impl Future<Output = Result<(Process, SocketAddr, String), ScaleError>> + use<> {
-        let own = own_command(self.options);
-        let arguments = self.gateway_arguments();
-        let log = self.log.clone();
-        async move {
-            let own = own?;
-            let own = own.as_std();
-            let mut all: Vec<String> =
-                own.get_args().map(|argument| argument.to_string_lossy().into_owned()).collect();
-            all.extend(arguments);
-            let program = PathBuf::from(own.get_program());
-            let process = Process::start(&program, &all, &log)
-                .await
-                .map_err(|trouble| ScaleError::Cannot(trouble.to_string()))?;
-            let endpoint = Endpoint::resolve(&process.endpoint, Some(Transport::Ws), None).await;
-            let endpoint = endpoint.map_err(ScaleError::Cannot)?;
-            Ok((process, endpoint.address, endpoint.path))
-        }
-    }
-
-    fn gateway_arguments(&self) -> Vec<String> {
-        let flags = &self.options.gateway_flags;
-        let given = |flag: &str| flags.iter().any(|given| given.split('=').next() == Some(flag));
-        let mut arguments = vec![
-            "leash".to_owned(),
-            std::process::id().to_string(),
-            self.options.gateway.display().to_string(),
-            "serve".to_owned(),
-            "--estate".to_owned(),
-            self.estate().display().to_string(),
-        ];
-        // As many threads as there are processors, over all gateways, but one each.
-        let workers = host::processors()
-            .div_ceil(usize::try_from(self.layout.replicas.max(1)).unwrap_or(1))
-            .max(1);
-        for (flag, value) in [
-            ("--listen", "127.0.0.1:0".to_owned()),
-            ("--admin", "127.0.0.1:0".to_owned()),
-            ("--workers", workers.to_string()),
-            ("--log", "warn".to_owned()),
-        ] {
-            if !given(flag) {
-                arguments.extend([flag.to_owned(), value]);
-            }
-        }
-        arguments.extend(flags.iter().cloned());
-        arguments
-    }
-
-    pub(super) fn count_gateway(&mut self, process: &Process) {
-        if let Some(pid) = process.pid() {
-            self.usage.add(pid, Kind::Gateway);
-        }
-    }
-
-    async fn start_workers(&mut self) -> Result<(), ScaleError> {
-        for number in 0..self.layout.workers {
-            let worker = Worker::start(self.options, number, self.sender.clone())?;
-            self.usage.add(worker.pid, Kind::Worker);
-            self.workers.push(worker);
-        }
-        let estate = self.estate();
-        let loopback = self.targets.iter().all(|target| target.ip().is_loopback());
-        let ipv4 = self.targets.iter().all(SocketAddr::is_ipv4);
-        for ((number, worker), turn) in (0..).zip(&mut self.workers).zip(&self.schedule) {
-            let (first, count) = self.layout.share(number);
-            let task = Task {
-                collectors: self.options.collectors,
-                first,
-                count,
-                estate: estate.clone(),
-                plan: self.options.plan.clone(),
-                heartbeat_us: self.options.heartbeat.map(micros),
-                apply_delay_us: self
-                    .options
-                    .apply_delay
-                    .map(|(shortest, longest)| (micros(shortest), micros(longest))),
-                no_applying: self.options.no_applying,
-                targets: self.targets.clone(),
-                blocks: self.options.endpoints.is_empty(),
-                path: self.path.clone(),
-                sources: if loopback && ipv4 { self.layout.sources(number) } else { Vec::new() },
-                every_us: turn.every,
-                head_window_us: micros(self.options.head_window),
-                reply_timeout_us: micros(self.options.reply_timeout),
-                reconnect_within_us: self.options.reconnect_within.map(micros),
-            };
-            let told = worker.tell(&ToWorker::Prepare(Box::new(task))).await;
-            told.map_err(|why| ScaleError::Cannot(format!("worker {number}: {why}")))?;
-        }
-        let workers = self.layout.workers;
-        let deadline = self.now().saturating_add(micros(PREPARE_MAX));
-        match self.observe(deadline, |run| run.ready == workers).await {
-            Ok(true) => Ok(()),
-            Ok(false) => Err(ScaleError::Cannot(format!(
-                "the workers are not prepared after {PREPARE_MAX:?}"
-            ))),
-            Err(Stop::Interrupted) => Err(ScaleError::Cannot("interrupted".to_owned())),
-            Err(Stop::Fault(why)) => Err(ScaleError::Cannot(why)),
-        }
-    }
-
     /// Everything between the first connect and the farewells. When the first settling was, also
     /// where it did not get further.
     async fn play(&mut self) -> Result<Option<Micros>, (Option<Micros>, Stop)> {
         self.go = self.now().saturating_add(micros(LEAD));
         self.go_unix = Clock::unix_us().saturating_add(micros(LEAD));
-        for worker in 0..self.layout.workers {
-            if worker == 0 || self.lane(worker) != self.lane(worker - 1) {
-                self.begin(worker).await.map_err(|stop| (None, stop))?;
-            }
+        for worker in self.first_of_lanes() {
+            self.begin(worker).await.map_err(|stop| (None, stop))?;
         }
         let deadline = self.go.saturating_add(micros(self.options.timeout));
         let settled = self.observe(deadline, |run| run.whole_since.is_some()).await;
@@ -385,33 +248,20 @@ impl<'o> Run<'o> {
         }
     }
 
-    fn lane(&self, worker: u32) -> Option<u32> {
-        let at = usize::try_from(worker).unwrap_or(usize::MAX);
-        self.schedule.get(at).map(|turn| turn.lane)
-    }
-
-    /// Tells a worker when its first collector was to start, or is.
-    async fn begin(&mut self, number: u32) -> Result<(), Stop> {
+    async fn tell(&mut self, number: u32, command: &ToWorker) -> Result<(), Stop> {
         let at = usize::try_from(number).unwrap_or(usize::MAX);
-        let (Some(worker), Some(turn)) = (self.workers.get_mut(at), self.schedule.get(at)) else {
-            return Ok(());
-        };
-        let unix_us = self.go_unix.saturating_add(turn.after);
-        worker
-            .tell(&ToWorker::Go { unix_us })
-            .await
-            .map_err(|why| Stop::Fault(format!("worker {number} hears nothing any more: {why}")))
+        let Some(worker) = self.workers.get_mut(at) else { return Ok(()) };
+        let told = worker.tell(command).await;
+        told.map_err(|why| Stop::Fault(format!("worker {number} hears nothing any more: {why}")))
     }
 
     /// Tells every worker the same.
     pub(super) async fn tell_all(&mut self, command: &ToWorker) -> Result<(), Stop> {
         let mut failed = None;
-        for (number, worker) in (0_u32..).zip(&mut self.workers) {
-            if let Err(why) = worker.tell(command).await {
-                failed = Some(format!("worker {number} hears nothing any more: {why}"));
-            }
+        for number in 0..self.layout.workers {
+            failed = self.tell(number, command).await.err().or(failed);
         }
-        failed.map_or(Ok(()), |why| Err(Stop::Fault(why)))
+        failed.map_or(Ok(()), Err)
     }
 
     /// What listens at a target may end: comes back when every worker knows.
@@ -477,10 +327,8 @@ impl<'o> Run<'o> {
                 }
                 Some(()) = self.interrupts.recv() => return Err(Stop::Interrupted),
             }
-            while let Some(number) = self.begun.pop() {
-                if self.lane(number + 1) == self.lane(number) {
-                    self.begin(number + 1).await?;
-                }
+            while let Some(number) = self.through.pop() {
+                self.pass_turn(number).await?;
             }
         }
     }
@@ -489,13 +337,14 @@ impl<'o> Run<'o> {
         let at = usize::try_from(number).unwrap_or(usize::MAX);
         match line {
             Ok(FromWorker::Ready) => self.ready += 1,
-            Ok(FromWorker::Begun) => self.begun.push(number),
+            Ok(FromWorker::Begun) => self.through.push(number),
             Ok(FromWorker::Condemned { .. }) => self.condemned += 1,
             Ok(FromWorker::Progress { progress }) => self.advance(at, progress),
             Ok(FromWorker::Done { part }) => {
                 if let Some(slot) = self.parts.get_mut(at) {
                     *slot = Some(*part);
                 }
+                self.through.push(number);
             }
             Ok(FromWorker::Failed { why }) => {
                 return Err(Stop::Fault(format!("worker {number}: {why}")));
@@ -627,17 +476,6 @@ impl<'o> Run<'o> {
         }
         self.replies.reset();
         self.offers.reset();
-    }
-}
-
-/// How many workers connect at a time. Where gateways run beside them, as many as there are
-/// processors: what a connect touches at both ends stays in a cache then, and all are there sooner.
-/// Gateways elsewhere are met by all workers at once.
-fn lanes(options: &Options, layout: Layout) -> u32 {
-    if options.endpoints.is_empty() {
-        u32::try_from(host::processors()).unwrap_or(u32::MAX)
-    } else {
-        layout.workers
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{ANSWER_MAX, COMPLAINTS_MAX, FAREWELL_MAX, FAREWELLS_PER_S, Run, Stop, seconds};
+use super::{ANSWER_MAX, COMPLAINTS_MAX, FAREWELL_MAX, FAREWELLS_PER_S, Phase, Run, Stop, seconds};
 use crate::clock::{Micros, micros};
 use crate::scale::merge;
 use crate::scale::outcome::Outcome;
@@ -29,10 +29,15 @@ impl Run<'_> {
     }
 
     async fn farewell(&mut self, early: bool) {
-        // Who hears nothing any more has been or will be complained of.
-        let told = self.tell_all(&ToWorker::Finish { early }).await;
-        if let (Err(Stop::Fault(why)), false) = (told, early) {
-            self.problems.push(why);
+        self.phase = if early { Phase::LeavingAtOnce } else { Phase::Leaving };
+        let finish = ToWorker::Finish { early };
+        // In lanes, as they came: a processor that carries few goodbyes answers heartbeats meanwhile.
+        let first = if early { (0..self.layout.workers).collect() } else { self.first_of_lanes() };
+        for worker in first {
+            // Who hears nothing any more has been or will be complained of.
+            if let (Err(Stop::Fault(why)), false) = (self.tell(worker, &finish).await, early) {
+                self.problems.push(why);
+            }
         }
         let patience = FAREWELL_MAX
             + self.options.reply_timeout
