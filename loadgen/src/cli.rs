@@ -129,6 +129,11 @@ struct Many {
     #[arg(long, value_name = "N")]
     workers: Option<u32>,
 
+    /// Workers that connect at a time, and leave: the next one when one is through [default: as many
+    /// as there are processors; all with --endpoint]
+    #[arg(long, value_name = "N")]
+    lanes: Option<u32>,
+
     /// Gateways to start [default: as many as the limit of open files asks for]
     #[arg(long, value_name = "N")]
     replicas: Option<u32>,
@@ -196,6 +201,7 @@ impl Many {
     /// Whether any flag is given that needs workers.
     fn is_asked_for(&self) -> bool {
         self.workers.is_some()
+            || self.lanes.is_some()
             || self.replicas.is_some()
             || self.kill_replica_at.is_some()
             || self.roll_replicas
@@ -399,6 +405,7 @@ impl Arguments {
             gateway_flags: self.many.gateway_flag,
             replicas: self.many.replicas,
             workers: self.many.workers,
+            lanes: self.many.lanes,
             connect_rate: self.connect_rate.unwrap_or(defaults.connect_rate),
             duration: self.duration,
             timeout: self.timeout.unwrap_or(defaults.timeout),

@@ -44,8 +44,9 @@ fn main() -> ExitCode {
 /// A test and its name.
 type Test = (&'static str, fn());
 
-const TESTS: [Test; 7] = [
+const TESTS: [Test; 8] = [
     ("all_collectors_are_served_rightly_and_leave", all_collectors_are_served_rightly_and_leave),
+    ("workers_come_and_go_one_after_the_other", workers_come_and_go_one_after_the_other),
     (
         "those_of_a_killed_replica_are_served_by_others",
         those_of_a_killed_replica_are_served_by_others,
@@ -169,6 +170,13 @@ fn all_collectors_are_served_rightly_and_leave() {
     let held = settled + 0.05..settled + outcome.held_s;
     let mut samples = outcome.timeline.iter().filter(|sample| held.contains(&sample.at_s));
     assert!(samples.all(|sample| sample.settled == u64::from(COLLECTORS)), "{outcome}");
+}
+
+fn workers_come_and_go_one_after_the_other() {
+    // More workers than lanes, and more than gateways: those of some cross a border.
+    let outcome = play(&Options { workers: Some(5), lanes: Some(2), ..options() });
+    let report = outcome.report.as_ref().unwrap();
+    assert_eq!(report.connect_to_offer.count, u64::from(COLLECTORS));
 }
 
 fn those_of_a_killed_replica_are_served_by_others() {

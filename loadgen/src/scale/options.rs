@@ -47,6 +47,9 @@ pub struct Options {
     pub replicas: Option<u32>,
     /// How many workers; as many as the descriptors ask for when absent.
     pub workers: Option<u32>,
+    /// How many workers connect at a time, and leave; when absent, as many as there are processors,
+    /// or all of them where gateways run elsewhere.
+    pub lanes: Option<u32>,
     /// Collectors started per second, over all workers.
     pub connect_rate: f64,
     /// How long to stay once all have settled.
@@ -100,6 +103,7 @@ impl Options {
             own,
             replicas: None,
             workers: None,
+            lanes: None,
             connect_rate: 10_000.0,
             duration: Duration::ZERO,
             timeout: Duration::from_secs(300),
@@ -127,6 +131,9 @@ impl Options {
         }
         if !(self.connect_rate.is_finite() && self.connect_rate > 0.0) {
             return usage("--connect-rate must be greater than 0".to_owned());
+        }
+        if self.lanes == Some(0) {
+            return usage("--lanes must be greater than 0".to_owned());
         }
         for (flag, value) in [
             ("--timeout", Some(self.timeout)),
@@ -332,6 +339,7 @@ mod tests {
         };
         check(&|options| options.collectors = 0, "--collectors must be 1 to 2000000");
         check(&|options| options.workers = Some(3), "need at least 4");
+        check(&|options| options.lanes = Some(0), "--lanes must be greater than 0");
         check(
             &|options| options.replicas = Some(2),
             "--replicas 2: 60000 collectors need at least 4",

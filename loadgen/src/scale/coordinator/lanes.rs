@@ -19,7 +19,9 @@ pub(super) enum Phase {
 /// processors: what a connect touches at both ends stays in a cache then, and all are there sooner.
 /// Gateways elsewhere are met by all workers at once.
 pub(super) fn lanes(options: &Options, layout: Layout) -> u32 {
-    if options.endpoints.is_empty() {
+    if let Some(lanes) = options.lanes {
+        lanes
+    } else if options.endpoints.is_empty() {
         u32::try_from(host::processors()).unwrap_or(u32::MAX)
     } else {
         layout.workers
