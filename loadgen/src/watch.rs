@@ -62,7 +62,10 @@ impl Watcher {
 
     /// Looks once; call it every [`LOOK`]. A file that cannot be read counts as changing.
     pub(crate) fn look(&mut self, now: Micros) -> Seen {
-        let Ok(found) = look(&self.root) else { return Seen::Same };
+        let Ok(found) = look(&self.root) else {
+            self.changing.get_or_insert_with(|| (Look::new(), now));
+            return Seen::Same;
+        };
         if found == self.read {
             self.changing = None;
             return Seen::Same;

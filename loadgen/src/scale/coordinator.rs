@@ -323,7 +323,7 @@ impl<'o> Run<'o> {
                 Some(incoming) = self.incoming.recv() => self.take(incoming)?,
                 _ = self.ticks.tick() => {
                     self.look()?;
-                    self.look_out().await?;
+                    self.look_out().await;
                 }
                 Some(()) = self.interrupts.recv() => return Err(Stop::Interrupted),
             }
@@ -439,13 +439,16 @@ impl<'o> Run<'o> {
 
     /// Looks at the estate for all workers: twenty-six that do it five times a second each cost two
     /// processors 3 % of their time.
-    async fn look_out(&mut self) -> Result<(), Stop> {
+    async fn look_out(&mut self) {
         let now = self.now();
-        if self.finishing || now < self.look_at {
-            return Ok(());
+        if now < self.look_at {
+            return;
         }
         self.look_at = now.saturating_add(micros(watch::LOOK));
-        if self.lookout.sees_change() { self.tell_all(&ToWorker::Look).await } else { Ok(()) }
+        if self.lookout.sees_change() {
+            // Who has left needs it no more, and who died is noticed where its lines end.
+            let _ = self.tell_all(&ToWorker::Look).await;
+        }
     }
 
     /// The end of what gateways wrote.
@@ -479,7 +482,7 @@ impl<'o> Run<'o> {
     }
 }
 
-/// Workers and gateways look at it for themselves.
+/// Absolute, as other processes read it.
 fn estate(options: &Options, desk: Option<&Desk>) -> PathBuf {
     let served = desk.map_or(&*options.estate, Desk::root);
     served.canonicalize().unwrap_or_else(|_| served.to_owned())

@@ -66,6 +66,8 @@ pub(super) struct Link {
     ever_connected: bool,
     /// Whether the server has said anything on this link.
     answered: bool,
+    /// Whether it counts among those who are on their way.
+    coming: bool,
     settled: bool,
     leaving: bool,
     pub(super) said_goodbye: bool,
@@ -88,6 +90,7 @@ impl Link {
             offered: false,
             ever_connected: false,
             answered: false,
+            coming: false,
             settled: false,
             leaving: false,
             said_goodbye: false,
@@ -137,6 +140,7 @@ impl Swarm {
                 link.stage = Stage::Upgrading;
                 link.due = now.saturating_add(micros(CONNECT_TIMEOUT));
                 link.answered = false;
+                link.coming = true;
                 self.coming += 1;
                 self.calendar.arm(index, &mut link.armed, link.due);
                 self.flush(index);
@@ -296,8 +300,9 @@ impl Swarm {
             let Some(event) = event else { break Ok(used) };
             let Some(link) = self.links.get_mut(at) else { break Ok(used) };
             let (realm, now) = (&self.given.realm, self.given.realm.clock.now());
-            if !std::mem::replace(&mut link.answered, true) {
-                self.coming = self.coming.saturating_sub(1);
+            link.answered = true;
+            if std::mem::take(&mut link.coming) {
+                self.coming -= 1;
             }
             let noted = match event {
                 frames::Event::Binary(payload, wire) => {
@@ -428,6 +433,9 @@ impl Swarm {
                 }
             }
             Stage::Up => {
+                if now >= due {
+                    self.give_room(index); // a server that says nothing keeps nobody else out
+                }
                 let Self { links, given, figures, .. } = self;
                 let at = usize::try_from(index).unwrap_or(usize::MAX);
                 let Some(link) = links.get_mut(at) else { return };
@@ -442,6 +450,13 @@ impl Swarm {
                 self.out.clear();
                 self.drive(index);
             }
+        }
+    }
+
+    /// It is not on its way any more.
+    pub(super) fn give_room(&mut self, index: u32) {
+        if self.link(index).is_some_and(|link| std::mem::take(&mut link.coming)) {
+            self.coming -= 1;
         }
     }
 

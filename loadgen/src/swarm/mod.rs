@@ -36,14 +36,14 @@ use link::{Link, Stage};
 const SCRATCH: usize = 64 << 10;
 /// Events taken from the kernel at once.
 const EVENTS: usize = 1_024;
-/// Collectors on their way from `connect` to the server's first answer at once: what a listen queue
-/// has room for, with others beside, and what stays in a processor's cache meanwhile. More of them
-/// make nothing faster, and each waits longer.
+/// Collectors on their way from `connect` to the server's first answer, or for as long as a handshake
+/// may take, at once: what a listen queue has room for, with others beside, and what stays in a
+/// processor's cache meanwhile. More of them make nothing faster, and each waits longer.
 const COMING_MAX: u32 = 128;
 /// Attempts to connect between two looks at what has come in.
 const CONNECTS_AT_ONCE: u32 = 32;
-/// Collectors that say goodbye at once. Of 512 in each of 26 workers some were not answered within
-/// 5 s.
+/// Collectors of a worker that say goodbye at once. With 512, and with 128, in each of 26 workers at
+/// the same time, some were not answered within 5 s.
 const FAREWELLS_MAX: u32 = 64;
 /// Kinds of errors that are told apart.
 const ERRORS_MAX: usize = 16;
@@ -179,7 +179,7 @@ pub(crate) struct Swarm {
     staying: VecDeque<u32>,
     /// How many have tried to connect.
     begun: u32,
-    /// How many have a socket on which nothing has come yet but perhaps the upgrade.
+    /// How many are on their way.
     coming: u32,
     leaving: u32,
     begin: Option<Micros>,

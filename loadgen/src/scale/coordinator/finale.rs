@@ -39,8 +39,11 @@ impl Run<'_> {
                 self.problems.push(why);
             }
         }
+        // One after the other in a lane, each may wait for a reply that does not come.
+        let lanes = u32::try_from(self.first_of_lanes().len()).unwrap_or(u32::MAX);
+        let in_turn = self.layout.workers.div_ceil(lanes.max(1));
         let patience = FAREWELL_MAX
-            + self.options.reply_timeout
+            + self.options.reply_timeout.saturating_mul(in_turn)
             + Duration::from_secs(u64::from(self.options.collectors / FAREWELLS_PER_S));
         let deadline = self.now().saturating_add(micros(patience));
         loop {

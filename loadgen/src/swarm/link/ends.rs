@@ -30,7 +30,6 @@ impl Swarm {
                     End::Broken(why) => (None, Some(format!("upgrade: {why}"))),
                     End::Late => (None, Some("upgrade: no answer in 10 s".to_owned())),
                 };
-                self.coming = self.coming.saturating_sub(1);
                 self.handle_failure(index, after, why);
             }
             Stage::Up => self.handle_lost(index, &end),
@@ -94,6 +93,7 @@ impl Swarm {
             self.count_error(why);
         }
         self.figures.live.connect_failures += 1;
+        self.give_room(index);
         if let Some(link) = self.link(index) {
             link.attempts = link.attempts.saturating_add(1);
             link.socket = None;
@@ -123,11 +123,11 @@ impl Swarm {
 
     /// Closes the socket and forgets all that belongs to the link.
     fn drop_link(&mut self, index: u32) {
+        self.give_room(index);
         let at = usize::try_from(index).unwrap_or(usize::MAX);
         let Some(link) = self.links.get_mut(at) else { return };
         if matches!(link.stage, Stage::Up | Stage::Closing) {
             self.figures.connected = self.figures.connected.saturating_sub(1);
-            self.coming = self.coming.saturating_sub(u32::from(!link.answered));
             link.collector.handle_disconnected();
         }
         if std::mem::take(&mut link.settled) {
@@ -190,9 +190,6 @@ impl Swarm {
 
     /// A collector that has no link leaves.
     pub(in crate::swarm) fn abandon(&mut self, index: u32) {
-        if self.link(index).is_some_and(|link| link.stage == Stage::Upgrading) {
-            self.coming = self.coming.saturating_sub(1);
-        }
         self.drop_link(index);
         self.finish(index);
     }
