@@ -198,6 +198,19 @@ mod tests {
     }
 
     #[test]
+    fn a_look_that_fails_is_to_be_repeated() {
+        let estate = crate::testing::estate();
+        let (mut watcher, _) = Watcher::open(estate.path()).unwrap();
+        let dangling = estate.path().join("teams/dangling.yaml");
+        std::os::unix::fs::symlink("nowhere", &dangling).unwrap();
+        assert!(matches!(watcher.look(1), Seen::Same));
+        assert!(watcher.is_changing());
+        fs::remove_file(dangling).unwrap();
+        assert!(matches!(watcher.look(2), Seen::Same));
+        assert!(!watcher.is_changing());
+    }
+
+    #[test]
     fn a_change_that_cannot_be_served_is_told_and_the_next_good_one_is_taken() {
         let estate = crate::testing::estate();
         let (mut watcher, _) = Watcher::open(estate.path()).unwrap();
