@@ -263,6 +263,7 @@ enum Form {
     Text,
     Json,
 }
+
 impl Form {
     /// On stdout.
     fn tell(self, outcome: &(impl std::fmt::Display + serde::Serialize)) -> anyhow::Result<()> {

@@ -89,9 +89,6 @@ pub(super) struct Run<'o> {
     go_unix: u64,
     /// By worker.
     schedule: Vec<Turn>,
-    /// Workers whose last collector has tried to connect, or has left: the next of their lane begins,
-    /// or leaves.
-    through: Vec<u32>,
     lookout: Lookout,
     look_at: Micros,
     all_connected: Option<Micros>,
@@ -188,7 +185,6 @@ impl<'o> Run<'o> {
             go: 0,
             schedule: layout.schedule(lanes(options, layout), options.connect_rate),
             go_unix: 0,
-            through: Vec::new(),
             lookout,
             look_at: 0,
             all_connected: None,
@@ -320,31 +316,33 @@ impl<'o> Run<'o> {
                 return Ok(false);
             }
             tokio::select! {
-                Some(incoming) = self.incoming.recv() => self.take(incoming)?,
+                Some(incoming) = self.incoming.recv() => {
+                    if let Some(number) = self.take(incoming)? {
+                        self.pass_turn(number).await?;
+                    }
+                }
                 _ = self.ticks.tick() => {
                     self.look()?;
                     self.look_out().await;
                 }
                 Some(()) = self.interrupts.recv() => return Err(Stop::Interrupted),
             }
-            while let Some(number) = self.through.pop() {
-                self.pass_turn(number).await?;
-            }
         }
     }
 
-    fn take(&mut self, (number, line): Incoming) -> Result<(), Stop> {
+    /// Takes a line in; the worker's number if its last collector has tried to connect, or has left.
+    fn take(&mut self, (number, line): Incoming) -> Result<Option<u32>, Stop> {
         let at = usize::try_from(number).unwrap_or(usize::MAX);
         match line {
             Ok(FromWorker::Ready) => self.ready += 1,
-            Ok(FromWorker::Begun) => self.through.push(number),
+            Ok(FromWorker::Begun) => return Ok(Some(number)),
             Ok(FromWorker::Condemned { .. }) => self.condemned += 1,
             Ok(FromWorker::Progress { progress }) => self.advance(at, progress),
             Ok(FromWorker::Done { part }) => {
                 if let Some(slot) = self.parts.get_mut(at) {
                     *slot = Some(*part);
                 }
-                self.through.push(number);
+                return Ok(Some(number));
             }
             Ok(FromWorker::Failed { why }) => {
                 return Err(Stop::Fault(format!("worker {number}: {why}")));
@@ -358,7 +356,7 @@ impl<'o> Run<'o> {
                 }
             }
         }
-        Ok(())
+        Ok(None)
     }
 
     fn advance(&mut self, worker: usize, progress: Interval) {

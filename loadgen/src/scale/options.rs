@@ -229,10 +229,7 @@ impl Layout {
     /// of them together start `rate` collectors a second.
     pub fn schedule(&self, lanes: u32, rate: f64) -> Vec<Turn> {
         let lanes = lanes.clamp(1, self.workers);
-        let from = |lane: u32| {
-            let first = u64::from(self.workers) * u64::from(lane) / u64::from(lanes);
-            u32::try_from(first).unwrap_or(u32::MAX)
-        };
+        let from = |lane: u32| border(self.workers, lane, lanes);
         let mut turns = Vec::new();
         for lane in 0..lanes {
             let (first, end) = (self.first(from(lane)), self.first(from(lane + 1)));
@@ -253,8 +250,7 @@ impl Layout {
 
     /// The first collector of a worker; of the one past the last, how many collectors there are.
     fn first(&self, worker: u32) -> u32 {
-        let first = u64::from(self.collectors) * u64::from(worker) / u64::from(self.workers);
-        u32::try_from(first).unwrap_or(u32::MAX)
+        border(self.collectors, worker, self.workers)
     }
 
     /// Local addresses of a worker, no other's.
@@ -262,6 +258,12 @@ impl Layout {
         let first = FIRST_SOURCE + worker * SOURCES;
         (first..first + SOURCES).map(|bits| IpAddr::V4(Ipv4Addr::from_bits(bits))).collect()
     }
+}
+
+/// Where part `number` begins, of so many (not 0) into which `all` are shared out evenly.
+fn border(all: u32, number: u32, parts: u32) -> u32 {
+    let first = u64::from(all) * u64::from(number) / u64::from(parts);
+    u32::try_from(first).unwrap_or(u32::MAX)
 }
 
 #[cfg(test)]

@@ -298,12 +298,10 @@ impl Swarm {
             };
             used += took;
             let Some(event) = event else { break Ok(used) };
+            self.give_room(index);
             let Some(link) = self.links.get_mut(at) else { break Ok(used) };
             let (realm, now) = (&self.given.realm, self.given.realm.clock.now());
             link.answered = true;
-            if std::mem::take(&mut link.coming) {
-                self.coming -= 1;
-            }
             let noted = match event {
                 frames::Event::Binary(payload, wire) => {
                     link.collector.handle_websocket(now, payload, wire, realm.world())

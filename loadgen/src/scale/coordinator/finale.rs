@@ -32,15 +32,15 @@ impl Run<'_> {
         self.phase = if early { Phase::LeavingAtOnce } else { Phase::Leaving };
         let finish = ToWorker::Finish { early };
         // In lanes, as they came: a processor that carries few goodbyes answers heartbeats meanwhile.
-        let first = if early { (0..self.layout.workers).collect() } else { self.first_of_lanes() };
-        for worker in first {
+        let first = self.first_of_lanes();
+        let lanes = u32::try_from(first.len()).unwrap_or(u32::MAX);
+        for worker in if early { (0..self.layout.workers).collect() } else { first } {
             // Who hears nothing any more has been or will be complained of.
             if let (Err(Stop::Fault(why)), false) = (self.tell(worker, &finish).await, early) {
                 self.problems.push(why);
             }
         }
         // One after the other in a lane, each may wait for a reply that does not come.
-        let lanes = u32::try_from(self.first_of_lanes().len()).unwrap_or(u32::MAX);
         let in_turn = self.layout.workers.div_ceil(lanes.max(1));
         let patience = FAREWELL_MAX
             + self.options.reply_timeout.saturating_mul(in_turn)

@@ -30,9 +30,7 @@ impl Run<'_> {
                 let starts = (0..left.min(STARTS_AT_ONCE)).map(|_| self.start_gateway());
                 for started in futures_util::future::join_all(starts).await {
                     let (process, address, path) = started?;
-                    if let Some(pid) = process.pid() {
-                        self.usage.add(pid, Kind::Gateway);
-                    }
+                    self.count_gateway(&process);
                     self.path = path;
                     self.targets.push(address);
                     self.gateways.push(Some(process));
