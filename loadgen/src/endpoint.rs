@@ -6,8 +6,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use hyper::Uri;
+use socket2::SockRef;
 use tokio::net::TcpSocket;
 
+use crate::source;
 use crate::tls::{Stream, Trust};
 
 /// How collectors talk.
@@ -105,7 +107,7 @@ impl Endpoint {
         let socket =
             if self.address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
         if let Some(source) = self.source {
-            socket.bind(SocketAddr::new(source, 0))?;
+            source::bind(SockRef::from(&socket), source)?;
         }
         let stream = tokio::time::timeout(CONNECT_TIMEOUT, socket.connect(self.address))
             .await

@@ -37,6 +37,7 @@ pub mod rehearse;
 pub mod report;
 pub mod scale;
 mod shared;
+mod source;
 mod swarm;
 #[cfg(test)]
 mod testing;

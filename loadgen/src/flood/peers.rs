@@ -1,7 +1,7 @@
 //! Hostile peers, on real sockets.
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -10,9 +10,12 @@ use bytes::Bytes;
 use prost::Message;
 use proto::opamp as wire;
 use serde::Serialize;
+use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::task::JoinSet;
+
+use crate::source;
 
 /// Time until a peer that was thrown out comes again: it is as eager as it can be without being what
 /// uses up the machine.
@@ -154,7 +157,7 @@ async fn connect(number: u32, address: SocketAddr) -> std::io::Result<TcpStream>
     // It does not matter how little it takes in at once: it never reads.
     socket.set_recv_buffer_size(4_096)?;
     let [.., low] = (number / 4_096).to_be_bytes();
-    socket.bind(SocketAddr::new(IpAddr::V4(Ipv4Addr::new(127, 66, 6, low.max(1))), 0))?;
+    source::bind(SockRef::from(&socket), Ipv4Addr::new(127, 66, 6, low.max(1)).into())?;
     socket.connect(address).await
 }
 

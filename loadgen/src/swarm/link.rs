@@ -3,13 +3,13 @@
 mod ends;
 
 use std::io::{self, Read, Write};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use mio::net::TcpStream;
 use mio::{Interest, Token};
 use rustix::io::Errno;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use super::calendar::Armed;
 use super::frames::{self, Partial};
@@ -22,6 +22,7 @@ use crate::collector::Collector;
 use crate::endpoint::CONNECT_TIMEOUT;
 use crate::ledger::Noted;
 use crate::plan::Plan;
+use crate::source;
 
 /// Largest message taken from a server (serving.md 1.2, W4).
 const MESSAGE_MAX: usize = 64 << 20;
@@ -126,14 +127,12 @@ impl Swarm {
             let turn = usize::try_from(index).unwrap_or_default() + usize::from(link.attempts);
             self.given.sources[turn % self.given.sources.len()] // not empty, and a remainder
         });
-        let opened = open(instance.address, source.map(|ip| SocketAddr::new(ip, 0))).and_then(
-            |mut socket| {
-                let token = Token(usize::try_from(index).unwrap_or(usize::MAX));
-                let interest = Interest::READABLE | Interest::WRITABLE;
-                self.poll.registry().register(&mut socket, token, interest)?;
-                Ok(socket)
-            },
-        );
+        let opened = open(instance.address, source).and_then(|mut socket| {
+            let token = Token(usize::try_from(index).unwrap_or(usize::MAX));
+            let interest = Interest::READABLE | Interest::WRITABLE;
+            self.poll.registry().register(&mut socket, token, interest)?;
+            Ok(socket)
+        });
         match opened {
             Ok(socket) => {
                 link.socket = Some(socket);
@@ -507,7 +506,7 @@ impl Swarm {
 }
 
 /// A socket that connects, without delay of small segments.
-fn open(address: SocketAddr, source: Option<SocketAddr>) -> io::Result<TcpStream> {
+fn open(address: SocketAddr, source: Option<IpAddr>) -> io::Result<TcpStream> {
     let kind = Type::STREAM.nonblocking().cloexec();
     let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
     socket.set_tcp_nodelay(true)?;
@@ -515,7 +514,7 @@ fn open(address: SocketAddr, source: Option<SocketAddr>) -> io::Result<TcpStream
     // seventeen fewer for a collector.
     socket.set_tcp_quickack(false)?;
     if let Some(source) = source {
-        socket.bind(&source.into())?;
+        source::bind(SockRef::from(&socket), source)?;
     }
     match socket.connect(&address.into()) {
         Ok(()) => {}
