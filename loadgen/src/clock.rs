@@ -18,9 +18,27 @@ impl Clock {
         Self { start: Instant::now() }
     }
 
+    /// The same clock once so much more time has gone by.
+    #[cfg(test)]
+    pub(crate) fn later(self, by: Duration) -> Self {
+        Self { start: self.start.checked_sub(by).unwrap() }
+    }
+
     /// Microseconds since [`Clock::start`].
     pub fn now(&self) -> Micros {
         micros(self.start.elapsed())
+    }
+
+    /// Nanoseconds since [`Clock::start`], for what takes some microseconds.
+    pub fn nanos(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    /// What this clock shows at a time in microseconds since the Unix epoch, before or after now.
+    pub fn at_unix_us(&self, unix_us: u64) -> Micros {
+        let (now, unix_now) = (self.now(), Self::unix_us());
+        let (gone, to_come) = (unix_now.saturating_sub(unix_us), unix_us.saturating_sub(unix_now));
+        now.saturating_sub(gone).saturating_add(to_come)
     }
 
     /// Milliseconds since the Unix epoch, for version 7 uids and health timestamps.

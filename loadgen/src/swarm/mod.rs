@@ -248,44 +248,53 @@ impl Swarm {
         mut say: impl FnMut(Said),
     ) -> io::Result<Remains> {
         let mut events = Events::with_capacity(EVENTS);
-        loop {
-            match self.poll.poll(&mut events, Some(self.patience())) {
-                Ok(()) => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(error),
-            }
-            for event in &events {
-                if let Ok(index) = u32::try_from(event.token().0)
-                    && event.token() != WAKE
-                {
-                    self.handle_event(index, event.is_writable());
-                }
-            }
-            loop {
-                match commands.try_recv() {
-                    Ok(command) => self.obey(command, &mut say),
-                    Err(std::sync::mpsc::TryRecvError::Empty) => break,
-                    Err(std::sync::mpsc::TryRecvError::Disconnected) => {
-                        return Err(io::Error::other("nobody gives commands any more"));
-                    }
-                }
-            }
-            self.follow();
-            self.handle_due();
-            self.start_due();
-            self.connect_some(&mut say);
-            self.leave_some();
-            let now = self.now();
-            let whole = self.figures.settled == self.given.realm.plan.len();
-            if now >= self.progress_at || whole != self.whole {
-                self.whole = whole;
-                self.progress_at = now.saturating_add(micros(PROGRESS));
-                say(Said::Progress(self.figures.interval(self.head.0)));
-            }
-            if self.stopping && self.staying.is_empty() && self.leaving == 0 {
-                return Ok(self.end());
+        while !(self.stopping && self.staying.is_empty() && self.leaving == 0) {
+            self.turn(&mut events, commands, &mut say)?;
+        }
+        Ok(self.end())
+    }
+
+    /// Waits for something to do, and does it.
+    fn turn(
+        &mut self,
+        events: &mut Events,
+        commands: &Receiver<Command>,
+        say: &mut impl FnMut(Said),
+    ) -> io::Result<()> {
+        match self.poll.poll(events, Some(self.patience())) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        for event in &*events {
+            if let Ok(index) = u32::try_from(event.token().0)
+                && event.token() != WAKE
+            {
+                self.handle_event(index, event.is_writable());
             }
         }
+        loop {
+            match commands.try_recv() {
+                Ok(command) => self.obey(command, say),
+                Err(std::sync::mpsc::TryRecvError::Empty) => break,
+                Err(std::sync::mpsc::TryRecvError::Disconnected) => {
+                    return Err(io::Error::other("nobody gives commands any more"));
+                }
+            }
+        }
+        self.follow();
+        self.handle_due();
+        self.start_due();
+        self.connect_some(say);
+        self.leave_some();
+        let now = self.now();
+        let whole = self.figures.settled == self.given.realm.plan.len();
+        if now >= self.progress_at || whole != self.whole {
+            self.whole = whole;
+            self.progress_at = now.saturating_add(micros(PROGRESS));
+            say(Said::Progress(self.figures.interval(self.head.0)));
+        }
+        Ok(())
     }
 
     fn now(&self) -> Micros {
@@ -465,14 +474,4 @@ impl Swarm {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn neighbours_share_a_home_in_blocks_and_none_in_turn() {
-        let homes = |homes: Homes| (0..10).map(|number| homes.of(number, 3)).collect::<Vec<_>>();
-        assert_eq!(homes(Homes::InTurn), [0, 1, 2, 0, 1, 2, 0, 1, 2, 0]);
-        assert_eq!(homes(Homes::Blocks(10)), [0, 0, 0, 0, 1, 1, 1, 2, 2, 2]);
-        assert_eq!(Homes::Blocks(u32::MAX).of(u32::MAX, u32::MAX), u32::MAX - 1);
-    }
-}
+mod tests;
