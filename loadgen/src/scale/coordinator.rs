@@ -444,9 +444,14 @@ impl<'o> Run<'o> {
         }
         self.look_at = now.saturating_add(micros(watch::LOOK));
         if self.lookout.sees_change() {
-            // Who has left needs it no more, and who died is noticed where its lines end.
-            let _ = self.tell_all(&ToWorker::Look).await;
+            self.announce(Clock::unix_us()).await;
         }
+    }
+
+    /// The estate has changed.
+    pub(super) async fn announce(&mut self, since_unix_us: u64) {
+        // Who has left needs it no more, and who died is noticed where its lines end.
+        let _ = self.tell_all(&ToWorker::Look { since_unix_us }).await;
     }
 
     /// The end of what gateways wrote.

@@ -2,9 +2,10 @@
 //! links reset, each after the other.
 
 use super::coordinator::{Run, Stop};
+use super::options::ScaleError;
 use super::outcome::{Event, KILLED};
 use super::protocol::ToWorker;
-use crate::clock::{Micros, micros};
+use crate::clock::{Clock, Micros, micros};
 
 impl Run<'_> {
     /// Stays as long as it is asked to, and does what is due. Beginnings count from `from`.
@@ -104,9 +105,13 @@ impl Run<'_> {
     /// A new head that changes every artefact.
     async fn push(&mut self) -> Result<(), Stop> {
         let head = self.newest_head().saturating_add(1);
-        let began = self.forget_lines();
+        let fault = |error: ScaleError| Stop::Fault(error.to_string());
         let Some(desk) = &mut self.desk else { return Ok(()) };
-        let fingerprint = desk.push().map_err(|error| Stop::Fault(error.to_string()))?;
+        let next = desk.prepare().map_err(fault)?;
+        // It is as old as its first file: nobody can have seen it before.
+        let (began, unix_us) = (self.forget_lines(), Clock::unix_us());
+        let fingerprint = next.publish().map_err(fault)?;
+        self.announce(unix_us).await;
         let what = format!("head {head} pushed");
         self.tell_people(&what);
         let settled_after_s = self.settled_again(began, head, &what).await?;

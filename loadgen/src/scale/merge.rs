@@ -57,10 +57,9 @@ fn add(sum: &mut Ends, ends: &Ends) {
 /// Fills in when the last offer of a pushed head was read.
 pub(super) fn last_offer(event: &mut Event, parts: &[Part], go_unix_us: u64) {
     let Some(fingerprint) = event.fingerprint else { return };
-    let heads = parts.iter().flat_map(|part| &part.heads);
-    let same = heads.filter(|(other, _)| *other == fingerprint);
-    let offers = same.filter_map(|(_, times)| times.last_offer);
-    let Some(last) = offers.max() else { return };
+    let offers = parts.iter().flat_map(|part| &part.last_offers);
+    let same = offers.filter(|(other, _)| *other == fingerprint);
+    let Some(last) = same.filter_map(|(_, last)| *last).max() else { return };
     let after = super::coordinator::seconds(last.saturating_sub(go_unix_us)) - event.at_s;
     event.last_offer_after_s = Some(after.max(0.0));
 }

@@ -49,8 +49,8 @@ pub(crate) enum ToWorker {
     Prepare(Box<Task>),
     /// The first collector starts at that time, or was to start then.
     Go { unix_us: u64 },
-    /// The estate on disk does not look as it did.
-    Look,
+    /// The estate on disk does not look as it did, since about that time.
+    Look { since_unix_us: u64 },
     /// Collectors of that target connect there from now on.
     Target { target: u16, address: SocketAddr },
     /// Links to that target may break from now on.
@@ -92,19 +92,12 @@ pub(crate) struct Part {
     pub(crate) expected_ends: Ends,
     pub(crate) other_ends: Ends,
     pub(crate) storm_resets: u64,
-    /// By fingerprint of a head.
-    pub(crate) heads: Vec<(u64, HeadTimes)>,
+    /// By fingerprint of a head: when its last offer came, in microseconds since the Unix epoch.
+    pub(crate) last_offers: Vec<(u64, Option<u64>)>,
     /// Resident bytes before the first collector.
     pub(crate) rss_before: u64,
     /// And with all of them settled for the first time.
     pub(crate) rss_settled: Option<u64>,
-}
-
-/// When a worker saw a head, and when its last offer came. Microseconds since the Unix epoch.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct HeadTimes {
-    pub(crate) seen: u64,
-    pub(crate) last_offer: Option<u64>,
 }
 
 /// A value and how often.
@@ -176,7 +169,7 @@ mod tests {
         for command in [
             ToWorker::Prepare(Box::new(task)),
             ToWorker::Go { unix_us: 1_790_000_000_000_000 },
-            ToWorker::Look,
+            ToWorker::Look { since_unix_us: 1_790_000_000_000_000 },
             ToWorker::Target { target: 3, address: "127.0.0.1:1".parse().unwrap() },
             ToWorker::Condemn { target: 3 },
             ToWorker::Storm,

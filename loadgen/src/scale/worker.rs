@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use mio::Waker;
 
-use super::protocol::{Distributions, FromWorker, HeadTimes, Part, Task, ToWorker};
+use super::protocol::{Distributions, FromWorker, Part, Task, ToWorker};
 use crate::agent::Habits;
 use crate::clock::{Clock, Micros};
 use crate::heads::{Head, Heads};
@@ -158,23 +158,18 @@ fn listen(
     input: &mut impl BufRead,
     clock: Clock,
     commands: &Sender<Command>,
-    look: &Sender<()>,
+    look: &Sender<Micros>,
     waker: &Waker,
     early: &AtomicBool,
 ) {
     while let Ok(Some(command)) = next_command(input) {
         let command = match command {
             ToWorker::Prepare(_) => return, // not twice
-            ToWorker::Go { unix_us } => {
-                let (now, unix_now) = (clock.now(), Clock::unix_us());
-                // Who waited for its turn is late, and says so.
-                let late = unix_now.saturating_sub(unix_us);
-                let early = unix_us.saturating_sub(unix_now);
-                Command::Go(now.saturating_sub(late).saturating_add(early))
-            }
-            ToWorker::Look => {
+            // Who waited for its turn is late, and says so.
+            ToWorker::Go { unix_us } => Command::Go(clock.at_unix_us(unix_us)),
+            ToWorker::Look { since_unix_us } => {
                 // Who follows has ended only after too many heads, which is complained of.
-                let _ = look.send(());
+                let _ = look.send(clock.at_unix_us(since_unix_us));
                 continue;
             }
             ToWorker::Target { target, address } => Command::Target(target, address),
@@ -199,16 +194,20 @@ struct Watched {
     refused: std::sync::Mutex<(u64, Option<String>)>,
 }
 
-/// Looks at the estate when told to, until it has settled.
-fn follow(mut watcher: Watcher, looks: &Receiver<()>, realm: &Realm, watched: &Watched) {
-    while watcher.is_changing() || looks.recv().is_ok() {
+/// Looks at the estate when told to, until it has settled. A change is as old as `looks` say.
+fn follow(mut watcher: Watcher, looks: &Receiver<Micros>, realm: &Realm, watched: &Watched) {
+    loop {
+        let since = if watcher.is_changing() {
+            std::thread::sleep(LOOK);
+            realm.clock.now()
+        } else {
+            let Ok(since) = looks.recv() else { return };
+            since.min(realm.clock.now())
+        };
         if watched.stop.load(Ordering::Relaxed) {
             return;
         }
-        if watcher.is_changing() {
-            std::thread::sleep(LOOK);
-        }
-        match watcher.look(realm.clock.now()) {
+        match watcher.look(since) {
             Seen::Same => {}
             Seen::Refused(error) => {
                 if let Ok(mut refused) = watched.refused.lock() {
@@ -274,11 +273,11 @@ fn judge(
     let unix = |at: Micros| Clock::unix_us().saturating_sub(now.saturating_sub(at));
     let Remains { closed, figures, errors } = remains;
     let heads = realm.heads.all();
-    let times = heads.iter().enumerate().map(|(epoch, head)| {
+    let last_offers = heads.iter().enumerate().map(|(epoch, head)| {
         let last_offer = figures.last_offers.get(epoch).copied().flatten().map(unix);
-        (head.model.fingerprint(), HeadTimes { seen: unix(head.seen_at), last_offer })
+        (head.model.fingerprint(), last_offer)
     });
-    let times = times.collect();
+    let last_offers = last_offers.collect();
     let report = Report::judge(Ending {
         plan: &realm.plan,
         heads: &realm.heads,
@@ -298,8 +297,45 @@ fn judge(
         expected_ends: figures.expected_ends,
         other_ends: figures.other_ends,
         storm_resets: figures.storm_resets,
-        heads: times,
+        last_offers,
         rss_before: firsts.rss_before,
         rss_settled: firsts.rss_settled,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_is_as_old_as_the_coordinator_says() {
+        let estate = crate::testing::estate();
+        let (watcher, model) = Watcher::open(estate.path()).unwrap();
+        let clock = Clock::start().later(Duration::from_secs(60));
+        let plan = Plan::derive(&model, 10).unwrap();
+        let habits = Habits::new(plan.behaviour());
+        let heads = Heads::new(Head::new(model, 0, &plan, None), 0);
+        let realm = Realm { clock, plan, habits, heads };
+        let (look, looks) = channel();
+        // It is told of it late: written 20 s ago, a coordinator's clock that is ahead, nothing new.
+        let written = 40_000_000;
+        for since in [written, u64::MAX, u64::MAX] {
+            look.send(since).unwrap();
+        }
+        drop(look);
+        estate.set_stage(1);
+        follow(watcher, &looks, &realm, &Watched::default());
+        let heads = realm.heads.all();
+        assert_eq!(heads.iter().map(|head| head.seen_at).collect::<Vec<_>>(), [0, written]);
+    }
+
+    #[test]
+    fn times_of_several_processes_are_laid_on_a_clock() {
+        let clock = Clock::start().later(Duration::from_secs(60));
+        let (now, unix_now) = (clock.now(), Clock::unix_us());
+        let close = |one: Micros, other: Micros| one.abs_diff(other) < 10_000_000;
+        assert!(close(clock.at_unix_us(unix_now - 30_000_000), now - 30_000_000));
+        assert!(close(clock.at_unix_us(unix_now + 30_000_000), now + 30_000_000));
+        assert_eq!(clock.at_unix_us(0), 0);
     }
 }
