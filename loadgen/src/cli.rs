@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::Context;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use loadgen::doctor;
+use loadgen::floor::Speed;
 use loadgen::progress::{Bar, REDRAW};
 use loadgen::scale::{self, Outcome};
 use loadgen::{Config, Report, Running, Transport};
@@ -231,11 +232,16 @@ enum Command {
     Flood(Flood),
     /// Say whether this machine can carry a run, and what to set where it cannot.
     ///
-    /// Looks at limits and changes none. Exit: 0 when it fits, 1 when it does not.
+    /// Looks at limits and changes none. Says what a connect costs this kernel at present as well, of
+    /// which nothing depends. Exit: 0 when it fits, 1 when it does not.
     Doctor {
         /// How many collectors, with gateways for them on the same machine
         #[arg(long, value_name = "N", default_value_t = 500_000)]
         collectors: u32,
+
+        /// Leave out how fast the machine is, which takes up to a second of one processor
+        #[arg(long)]
+        no_speed: bool,
 
         /// Form of what is told
         #[arg(short, long, value_enum, default_value_t = Form::Text)]
@@ -312,8 +318,9 @@ impl Arguments {
         match self.command.take() {
             Some(Command::Rehearse(rehearse)) => return rehearse.run().map(code),
             Some(Command::Flood(flood)) => return flood.run().map(code),
-            Some(Command::Doctor { collectors, output }) => {
-                let diagnosis = doctor::examine(&doctor::Host::read(), collectors);
+            Some(Command::Doctor { collectors, no_speed, output }) => {
+                let mut diagnosis = doctor::examine(&doctor::Host::read(), collectors);
+                diagnosis.speed = (!no_speed).then(Speed::measure);
                 output.tell(&diagnosis)?;
                 return Ok(code(diagnosis.fits));
             }

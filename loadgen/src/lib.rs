@@ -25,6 +25,7 @@ pub mod endpoint;
 pub mod faults;
 pub mod fleet;
 pub mod flood;
+pub mod floor;
 pub mod heads;
 mod histogram;
 pub mod host;

@@ -1,12 +1,14 @@
 //! Whether this machine can carry a run, and what to set where it cannot. Nothing is ever changed.
 //!
-//! [`Host::read`] looks, [`examine`] judges: pure, so that it can be asked about any machine.
+//! [`Host::read`] looks, [`examine`] judges: pure, so that it can be asked about any machine. How fast
+//! the machine is ([`Diagnosis::speed`]) is told and judges nothing.
 
 mod host;
 mod text;
 
 use serde::Serialize;
 
+use crate::floor::Speed;
 use crate::scale::options::LINKS_MAX;
 
 pub use host::Host;
@@ -64,7 +66,7 @@ pub enum State {
 }
 
 /// What the doctor says.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Diagnosis {
     /// The run fits.
     pub fits: bool,
@@ -76,6 +78,9 @@ pub struct Diagnosis {
     pub replicas: u64,
     /// Every limit.
     pub findings: Vec<Finding>,
+    /// How fast it is, where somebody has measured that: how long a run takes, not whether it fits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub speed: Option<Speed>,
 }
 
 /// Judges whether a host can carry that many collectors and the gateways that serve them.
@@ -185,7 +190,7 @@ pub fn examine(host: &Host, collectors: u32) -> Diagnosis {
         }
     }
     let fits = findings.iter().all(|finding| finding.state != State::TooSmall);
-    Diagnosis { fits, collectors, workers: processes, replicas: processes, findings }
+    Diagnosis { fits, collectors, workers: processes, replicas: processes, findings, speed: None }
 }
 
 /// A limit that `sysctl` sets by its name.

@@ -3,6 +3,7 @@
 use std::fs;
 
 use super::*;
+use crate::floor::{Costs, Floor};
 
 /// A machine that carries half a million.
 fn large() -> Host {
@@ -108,6 +109,28 @@ fn a_small_run_fits_on_a_small_machine() {
     let diagnosis = examine(&bare, 600);
     assert!(diagnosis.fits, "what cannot be read is not too small: {diagnosis}");
     assert!(states(&diagnosis).iter().all(|(_, state)| *state == State::Unknown));
+}
+
+#[test]
+fn speed_is_told_in_a_section_of_its_own_and_decides_nothing() {
+    let mut diagnosis = examine(&large(), 500_000);
+    let without = diagnosis.to_string();
+    assert!(
+        !without.contains("speed") && !serde_json::to_string(&diagnosis).unwrap().contains("speed")
+    );
+    let costs = Costs { connect_us: 45.0, register_us: 7.0, exchange_us: 58.0 };
+    diagnosis.speed = Some(Speed::Floor(Floor::new(costs, 118.0, 4_000, 2)));
+    let told = diagnosis.to_string();
+    let expected = "\
+speed      a connect costs this kernel at least 110 µs (118 in the median batch): 45 to connect and accept, 7 in epoll, 58 for five messages, both ends
+           1.47 times the 75 µs of the machine where the figures of docs/performance.md were set; 2 processors cannot pass 18182 connects/s
+";
+    assert_eq!(told.replace(expected, ""), without, "{told}");
+    let json = serde_json::to_value(&diagnosis).unwrap();
+    assert_eq!((&json["fits"], &json["speed"]["connections"]), (&true.into(), &4_000.into()));
+    diagnosis.speed = Some(Speed::Unknown { why: "no descriptors".to_owned() });
+    assert!(diagnosis.fits);
+    assert!(diagnosis.to_string().contains("\nspeed      not measured: no descriptors\nit fits\n"));
 }
 
 #[test]

@@ -22,6 +22,7 @@ use super::usage::Usage;
 use super::view::View;
 use crate::clock::{Clock, Micros, micros};
 use crate::fleet::Progress;
+use crate::floor::Speed;
 use crate::histogram;
 use crate::host;
 use crate::rehearse::gateway::{Log, Process};
@@ -107,6 +108,7 @@ pub(super) struct Run<'o> {
     usage: Usage,
     view: View,
     pub(super) desk: Option<Desk>,
+    floor: Option<Speed>,
     _scratch: Option<Scratch>,
 }
 
@@ -202,6 +204,7 @@ impl<'o> Run<'o> {
             usage,
             view: View::new(options.collectors, options.quiet),
             desk,
+            floor: None,
             _scratch: kept,
         })
     }

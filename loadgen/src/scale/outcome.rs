@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::protocol::Ends;
+use crate::floor::{Floor, Speed};
 use crate::report::{Latency, Report};
 
 /// Seconds in which 500,000 collectors have to be connected (PERFORMANCE P2); other numbers in
@@ -70,6 +71,11 @@ pub struct Figure {
     pub unit: &'static str,
     /// Whether it was reached.
     pub holds: bool,
+    /// Of a time, where the kernel's floor was measured: the limit in proportion to that floor, and
+    /// never less than it. It decides nothing.
+    pub limit_here: Option<f64>,
+    /// Whether that was reached.
+    pub holds_here: Option<bool>,
 }
 
 /// Something that was done to the gateways or by the collectors.
@@ -90,6 +96,8 @@ pub struct Event {
 /// What the run took of the machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Machine {
+    /// What a connect cost the kernel just before the run; absent where gateways run elsewhere.
+    pub floor: Option<Speed>,
     /// Available before anything was started.
     pub available_before_bytes: u64,
     /// Available when all had settled for the first time.
@@ -142,6 +150,11 @@ pub struct Sample {
 }
 
 impl Machine {
+    /// The kernel's floor, where it was measured.
+    pub fn floor(&self) -> Option<&Floor> {
+        self.floor.as_ref().and_then(Speed::floor)
+    }
+
     /// What was taken when all had settled.
     pub fn used_bytes(&self) -> Option<u64> {
         self.available_settled_bytes
@@ -153,9 +166,12 @@ impl Outcome {
     /// Lays the figures beside their limits.
     pub(super) fn weigh(&mut self) {
         let share = f64::from(self.collectors) / OF_COLLECTORS;
+        let floor = self.machine.floor();
         let figure = |what: String, value: Option<f64>, limit: f64, unit| {
             let holds = value.is_some_and(|value| value <= limit);
-            Figure { what, value, limit, unit, holds }
+            let limit_here = floor.filter(|_| unit == "s").map(|floor| floor.limit_here(limit));
+            let holds_here = limit_here.map(|limit| value.is_some_and(|value| value <= limit));
+            Figure { what, value, limit, unit, holds, limit_here, holds_here }
         };
         let report = self.report.as_ref();
         let mut figures = vec![
@@ -208,9 +224,9 @@ pub(super) const KILLED: &str = "killed with -9";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::floor::Costs;
 
-    #[test]
-    fn figures_are_weighed_in_proportion_and_what_was_not_measured_does_not_hold() {
+    fn outcome(floor: Option<Speed>, connected_after_s: f64) -> Outcome {
         let mut outcome = Outcome {
             all_right: true,
             problems: Vec::new(),
@@ -218,7 +234,7 @@ mod tests {
             collectors: 100_000,
             replicas: 6,
             workers: 6,
-            all_connected_after_s: Some(11.0),
+            all_connected_after_s: Some(connected_after_s),
             all_offered_after_s: None,
             all_settled_after_s: None,
             held_s: 0.0,
@@ -233,6 +249,7 @@ mod tests {
             other_ends: Ends::default(),
             storm_resets: 0,
             machine: Machine {
+                floor,
                 available_before_bytes: 20 << 30,
                 available_settled_bytes: Some(19 << 30),
                 ..Machine::default()
@@ -241,6 +258,18 @@ mod tests {
             timeline: Vec::new(),
         };
         outcome.weigh();
+        outcome
+    }
+
+    /// A machine on which everything takes 1.5 times as long as where the figures were set.
+    fn slow() -> Speed {
+        let costs = Costs { connect_us: 45.0, register_us: 7.5, exchange_us: 60.0 };
+        Speed::Floor(Floor::new(costs, 120.0, 4_000, 2))
+    }
+
+    #[test]
+    fn figures_are_weighed_in_proportion_and_what_was_not_measured_does_not_hold() {
+        let outcome = outcome(None, 11.0);
         let holds: Vec<_> =
             outcome.figures.iter().map(|figure| (figure.what.as_str(), figure.holds)).collect();
         assert_eq!(
@@ -257,5 +286,59 @@ mod tests {
         );
         assert!((outcome.figures[3].limit - 12.0).abs() < 1e-9);
         assert!((outcome.figures[4].limit - 1_228.8).abs() < 1e-9);
+        assert!(outcome.figures.iter().all(|figure| figure.limit_here.is_none()));
+        assert!(outcome.figures.iter().all(|figure| figure.holds_here.is_none()));
+    }
+
+    #[test]
+    fn a_slow_kernel_adds_a_second_limit_to_times_and_saves_no_figure() {
+        let outcome = outcome(Some(slow()), 15.2);
+        let here: Vec<_> = outcome
+            .figures
+            .iter()
+            .filter_map(|figure| Some((figure.holds, figure.limit_here?, figure.holds_here?)))
+            .collect();
+        assert_eq!(here, [(false, 18.0, true), (false, 22.5, true)], "times alone: {outcome}");
+        let text = outcome.to_string();
+        for expected in [
+            "\nthe kernel's floor     112 µs a connect and five messages, 120 in the median batch (75 where the figures were set: 1.50 times)\n",
+            "\n  MISSED all connected after              15.20 of 12.00 s (18.00 s at this machine's speed: holds)\n",
+            "\n  MISSED replica 2 killed with -9         16.00 of 15.00 s (22.50 s at this machine's speed: holds)\n",
+            "\n  holds  memory of the machine            1024 of 1229 MiB\n",
+        ] {
+            assert!(text.contains(expected), "{expected}{text}");
+        }
+        let json = serde_json::to_value(&outcome).unwrap();
+        assert_eq!(json["machine"]["floor"]["times_slower"], 1.5);
+        assert_eq!(
+            (&json["figures"][3]["holds"], &json["figures"][3]["holds_here"]),
+            (&false.into(), &true.into())
+        );
+        assert!(json["figures"][4]["limit_here"].is_null());
+    }
+
+    #[test]
+    fn what_is_missed_at_this_speed_too_says_so_and_what_holds_says_no_more() {
+        let text = outcome(Some(slow()), 18.01).to_string();
+        assert!(
+            text.contains("18.01 of 12.00 s (18.00 s at this machine's speed: missed)\n"),
+            "{text}"
+        );
+        let text = outcome(Some(slow()), 11.0).to_string();
+        assert!(text.contains("all connected after              11.00 of 12.00 s\n"), "{text}");
+        let unknown = Some(Speed::Unknown { why: "no descriptors".to_owned() });
+        let text = outcome(unknown, 15.2).to_string();
+        assert!(text.contains("the kernel's floor     not measured: no descriptors\n"), "{text}");
+        assert!(text.contains("15.20 of 12.00 s\n"), "{text}");
+    }
+
+    #[test]
+    fn a_machine_as_fast_as_the_reference_has_one_limit() {
+        let even = Speed::Floor(Floor::new(crate::floor::REFERENCE, 75.0, 4_000, 2));
+        let text = outcome(Some(even), 15.2).to_string();
+        assert!(
+            text.contains("MISSED all connected after              15.20 of 12.00 s\n"),
+            "{text}"
+        );
     }
 }

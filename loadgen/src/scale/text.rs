@@ -26,6 +26,9 @@ impl fmt::Display for Outcome {
         if self.storm_resets > 0 {
             writeln!(f, "reset by storms        {}", self.storm_resets)?;
         }
+        if let Some(floor) = &self.machine.floor {
+            writeln!(f, "the kernel's floor     {floor}")?;
+        }
         self.machine_text(f)?;
         if let Some(report) = &self.report {
             writeln!(f, "\nThe books of all collectors\n{report}")?;
@@ -98,7 +101,14 @@ impl fmt::Display for Figure {
             f,
             "  {verdict:<6} {:<32} {value} of {:.digits$} {}",
             self.what, self.limit, self.unit
-        )
+        )?;
+        match (self.limit_here, self.holds_here) {
+            (Some(limit), Some(holds)) if !self.holds && limit > self.limit => {
+                let verdict = if holds { "holds" } else { "missed" };
+                write!(f, " ({limit:.digits$} {} at this machine's speed: {verdict})", self.unit)
+            }
+            _ => Ok(()),
+        }
     }
 }
 

@@ -132,7 +132,7 @@ impl Run<'_> {
             expected_ends: merged.expected_ends,
             other_ends: merged.other_ends,
             storm_resets: merged.storm_resets,
-            machine: self.usage.report(merged.worker_bytes_per_collector),
+            machine: self.usage.report(merged.worker_bytes_per_collector, self.floor.take()),
             report: merged.report.filter(|_| complete),
             timeline: std::mem::take(&mut self.timeline),
         };

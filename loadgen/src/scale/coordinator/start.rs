@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::{Run, Stop};
 use crate::clock::micros;
 use crate::endpoint::{Endpoint, Transport};
+use crate::floor::Speed;
 use crate::host;
 use crate::rehearse::gateway::Process;
 use crate::scale::crew::{Worker, own_command};
@@ -23,6 +24,7 @@ const STARTS_AT_ONCE: usize = 4;
 impl Run<'_> {
     pub(super) async fn start_gateways(&mut self) -> Result<(), ScaleError> {
         if self.options.endpoints.is_empty() {
+            self.measure_floor();
             while self.gateways.len() < usize::try_from(self.layout.replicas).unwrap_or(usize::MAX)
             {
                 let left = usize::try_from(self.layout.replicas).unwrap_or(usize::MAX)
@@ -46,7 +48,17 @@ impl Run<'_> {
             self.path = endpoint.path;
             self.gateways.push(None);
         }
+        if self.targets.iter().all(|target| target.ip().is_loopback()) {
+            self.measure_floor();
+        }
         Ok(())
+    }
+
+    /// Of the machine that carries both ends, while nothing of the run is on it yet: this thread has
+    /// nothing else to do.
+    fn measure_floor(&mut self) {
+        let floor = self.floor.insert(Speed::measure()).to_string();
+        self.tell_people(&format!("the kernel's floor: {floor}"));
     }
 
     /// Another gateway, its address for collectors, and path and query.
