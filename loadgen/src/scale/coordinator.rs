@@ -498,3 +498,6 @@ fn estate(options: &Options, desk: Option<&Desk>) -> PathBuf {
 pub(super) fn seconds(micros: Micros) -> f64 {
     micros as f64 / 1e6
 }
+
+#[cfg(test)]
+mod tests;
