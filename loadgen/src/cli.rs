@@ -2,6 +2,7 @@
 
 mod flood;
 mod rehearse;
+mod saturate;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -18,6 +19,7 @@ use loadgen::{Config, Report, Running, Transport};
 
 use self::flood::Flood;
 use self::rehearse::Rehearse;
+use self::saturate::Saturate;
 
 /// Simulates collectors against an OpAMP gateway and checks every offer against a plain model of
 /// its own.
@@ -230,6 +232,13 @@ enum Command {
     /// A gateway is started for it. Exit: 0 when the crowd harms nobody; 1 when it does; 2 when
     /// nothing could be measured.
     Flood(Flood),
+    /// Keep a server busy, and say what a message costs it.
+    ///
+    /// A closed loop against any OpAMP server that serves the estate: each link describes itself, takes
+    /// its offer and tells APPLIED, then sends another message whenever one is answered. Every reply
+    /// is checked. Exit: 0 when all were right; 1 when any was not, or none came; 2 when it could not
+    /// start.
+    Saturate(Saturate),
     /// Say whether this machine can carry a run, and what to set where it cannot.
     ///
     /// Looks at limits and changes none. Says what a connect costs this kernel at present as well, of
@@ -318,6 +327,7 @@ impl Arguments {
         match self.command.take() {
             Some(Command::Rehearse(rehearse)) => return rehearse.run().map(code),
             Some(Command::Flood(flood)) => return flood.run().map(code),
+            Some(Command::Saturate(saturate)) => return saturate.run().map(code),
             Some(Command::Doctor { collectors, no_speed, output }) => {
                 let mut diagnosis = doctor::examine(&doctor::Host::read(), collectors);
                 diagnosis.speed = (!no_speed).then(Speed::measure);
@@ -494,5 +504,13 @@ mod tests {
         let config = format!("{:?}", arguments.into_config());
         let expected = Config::new(100, endpoint, "e");
         assert_eq!(config, format!("{expected:?}"));
+
+        let line = ["loadgen", "saturate", "--endpoint", endpoint, "--estate", "e"];
+        let arguments = Arguments::try_parse_from(line).unwrap();
+        let Some(Command::Saturate(saturate)) = arguments.command else {
+            panic!("another command");
+        };
+        let expected = loadgen::saturate::Options::new(endpoint, "e");
+        assert_eq!(format!("{:?}", saturate.into_options()), format!("{expected:?}"));
     }
 }

@@ -11,7 +11,7 @@
 
 mod entries;
 mod judge;
-mod offer;
+pub(crate) mod offer;
 
 use std::sync::Arc;
 

@@ -4,7 +4,8 @@
 //! changes while a run goes on), [`plan`] (who the collectors are), [`agent`] (how one behaves),
 //! [`ledger`] (how what it receives is judged), [`collector`] (both together, sans-IO), [`fleet`]
 //! (sockets, schedule, the run), [`report`]; and [`rehearse`], which plays a whole Rollout with all of
-//! them; and [`scale`], which is a run over many processes.
+//! them; [`scale`], which is a run over many processes; and [`saturate`], which asks what a message
+//! costs a server.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), loadgen::RunError> {
@@ -36,6 +37,7 @@ pub mod plan;
 pub mod progress;
 pub mod rehearse;
 pub mod report;
+pub mod saturate;
 pub mod scale;
 mod shared;
 mod source;

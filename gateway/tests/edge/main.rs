@@ -10,6 +10,7 @@ mod metrics;
 mod page;
 mod proposals;
 mod rollout;
+mod saturate;
 mod source_dir;
 mod source_git;
 mod source_history;

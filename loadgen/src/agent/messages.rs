@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use prost::Message;
+use proto::capabilities::AgentCapabilities;
 use proto::opamp as wire;
 
 use super::{Agent, Habits, Pending, Running};
@@ -18,7 +19,7 @@ pub(super) fn compose(
     let message = wire::AgentToServer {
         instance_uid: Bytes::copy_from_slice(&agent.uid.0),
         sequence_num: agent.sequence,
-        capabilities: agent.capabilities(),
+        capabilities: capabilities(agent.report_only),
         agent_description: pending.description.then(|| describe(&attributes())),
         effective_config: pending.config.then(|| effective_config(agent, habits)),
         remote_config_status: (pending.status && !agent.report_only).then(|| status(agent)),
@@ -29,7 +30,22 @@ pub(super) fn compose(
     message.encode_to_vec().into()
 }
 
-fn describe(attributes: &Attributes) -> wire::AgentDescription {
+/// What a Supervisor says it can do.
+pub(crate) fn capabilities(report_only: bool) -> u64 {
+    let reports = AgentCapabilities::REPORTS_STATUS
+        | AgentCapabilities::REPORTS_EFFECTIVE_CONFIG
+        | AgentCapabilities::REPORTS_HEALTH
+        | AgentCapabilities::REPORTS_HEARTBEAT;
+    if report_only {
+        return reports.0;
+    }
+    let accepts =
+        AgentCapabilities::ACCEPTS_REMOTE_CONFIG | AgentCapabilities::REPORTS_REMOTE_CONFIG;
+    (reports | accepts).0
+}
+
+/// Attributes as they are sent.
+pub(crate) fn describe(attributes: &Attributes) -> wire::AgentDescription {
     let convert = |list: &[(String, Value)]| {
         list.iter()
             .map(|(key, value)| {

@@ -6,13 +6,13 @@
 //! [`Agent::poll_timeout`].
 
 pub(crate) mod backoff;
-mod messages;
+pub(crate) mod messages;
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use proto::capabilities::{AgentCapabilities, SERVER_REPORT_FULL_STATE};
+use proto::capabilities::SERVER_REPORT_FULL_STATE;
 use proto::ids::InstanceUid;
 use proto::opamp as wire;
 
@@ -489,19 +489,6 @@ impl Agent {
     fn heartbeat_interval(&mut self, habits: &Habits) -> Micros {
         let spread = habits.heartbeat.saturating_mul(u64::from(habits.jitter_percent)) / 100;
         (habits.heartbeat - spread).saturating_add(self.rng.u64(0..=spread.saturating_mul(2)))
-    }
-
-    fn capabilities(&self) -> u64 {
-        let reports = AgentCapabilities::REPORTS_STATUS
-            | AgentCapabilities::REPORTS_EFFECTIVE_CONFIG
-            | AgentCapabilities::REPORTS_HEALTH
-            | AgentCapabilities::REPORTS_HEARTBEAT;
-        if self.report_only {
-            return reports.0;
-        }
-        let accepts =
-            AgentCapabilities::ACCEPTS_REMOTE_CONFIG | AgentCapabilities::REPORTS_REMOTE_CONFIG;
-        (reports | accepts).0
     }
 }
 

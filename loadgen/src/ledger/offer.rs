@@ -6,7 +6,7 @@ use proto::opamp as wire;
 use crate::heads::Heads;
 
 /// The body of an offer of exactly the form that serving.md, decision 6, asks for.
-pub(super) fn shape(offer: &wire::AgentRemoteConfig) -> Result<&Bytes, String> {
+pub(crate) fn shape(offer: &wire::AgentRemoteConfig) -> Result<&Bytes, String> {
     let files = offer.config.as_ref().map(|config| &config.config_map);
     let names = || files.map(|files| files.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
     let Some(file) = files.filter(|files| files.len() == 1).and_then(|files| files.get("")) else {

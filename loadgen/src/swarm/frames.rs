@@ -16,7 +16,7 @@ const PONG: u8 = 10;
 
 /// What a server says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Event<'b> {
+pub(crate) enum Event<'b> {
     /// A whole message, and what it was on the wire.
     Binary(&'b [u8], usize),
     /// A whole message of the kind that OpAMP does not use.
@@ -31,21 +31,21 @@ pub(super) enum Event<'b> {
 
 /// What a link keeps while something has not arrived whole, or cannot be sent.
 #[derive(Debug, Default)]
-pub(super) struct Partial {
+pub(crate) struct Partial {
     /// Begins with a frame's header.
-    pub(super) input: Vec<u8>,
+    pub(crate) input: Vec<u8>,
     /// The frames of a message so far, without headers.
     message: Vec<u8>,
     /// What they were on the wire; 0 is none.
     wire: usize,
     text: bool,
     /// To be written before anything else.
-    pub(super) output: Vec<u8>,
+    pub(crate) output: Vec<u8>,
 }
 
 impl Partial {
     /// Whether there is nothing to keep.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.input.is_empty() && self.wire == 0 && self.output.is_empty()
     }
 }
@@ -99,7 +99,7 @@ impl Frame {
 /// # Errors
 ///
 /// What the server does that the protocol forbids; the link is over then.
-pub(super) fn next<'b>(
+pub(crate) fn next<'b>(
     bytes: &'b [u8],
     partial: &'b mut Option<Box<Partial>>,
     message_max: usize,
@@ -158,7 +158,7 @@ pub(super) fn next<'b>(
 }
 
 /// Appends a binary message: header 0 and protobuf, in frames of at most [`FRAME_MAX`].
-pub(super) fn write_message(out: &mut Vec<u8>, protobuf: &[u8], rng: &mut fastrand::Rng) {
+pub(crate) fn write_message(out: &mut Vec<u8>, protobuf: &[u8], rng: &mut fastrand::Rng) {
     // The OpAMP header is a byte of its own in front of the first frame's payload.
     let mut rest = protobuf;
     let mut opcode = BINARY;
@@ -174,13 +174,20 @@ pub(super) fn write_message(out: &mut Vec<u8>, protobuf: &[u8], rng: &mut fastra
     }
 }
 
+/// How many bytes [`write_message`] puts in front of the first one of that many of protobuf.
+pub(crate) fn before_message(protobuf: usize) -> usize {
+    let first = (protobuf + 1).min(FRAME_MAX);
+    let extended = if first < 126 { 0 } else { 2 };
+    2 + extended + 4 + 1 // the frame's header, its mask, OpAMP's header
+}
+
 /// Appends a pong.
-pub(super) fn write_pong(out: &mut Vec<u8>, payload: &[u8], rng: &mut fastrand::Rng) {
+pub(crate) fn write_pong(out: &mut Vec<u8>, payload: &[u8], rng: &mut fastrand::Rng) {
     write_frame(out, true, PONG, &[], payload, rng.u32(..));
 }
 
 /// Appends a close.
-pub(super) fn write_close(out: &mut Vec<u8>, code: u16, rng: &mut fastrand::Rng) {
+pub(crate) fn write_close(out: &mut Vec<u8>, code: u16, rng: &mut fastrand::Rng) {
     write_frame(out, true, CLOSE, &[], &code.to_be_bytes(), rng.u32(..));
 }
 

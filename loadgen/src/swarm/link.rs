@@ -25,11 +25,11 @@ use crate::plan::Plan;
 use crate::source;
 
 /// Largest message taken from a server (serving.md 1.2, W4).
-const MESSAGE_MAX: usize = 64 << 20;
+pub(crate) const MESSAGE_MAX: usize = 64 << 20;
 /// Bytes that wait for a server that does not read; more ends the link.
 const OUTPUT_MAX: usize = 1 << 20;
 /// How long opamp-go waits for the server's Close.
-const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where a link stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -351,38 +351,7 @@ impl Swarm {
         let at = usize::try_from(index).unwrap_or(usize::MAX);
         let Some(link) = self.links.get_mut(at) else { return };
         let Some(socket) = &mut link.socket else { return };
-        let waiting = link.partial.as_deref_mut().map(|partial| &mut partial.output);
-        if let Some(output) = waiting.filter(|output| !output.is_empty()) {
-            let first = std::mem::take(output);
-            self.out.splice(0..0, first);
-        }
-        let mut written = 0;
-        let failed = loop {
-            let rest = self.out.get(written..).unwrap_or_default();
-            if rest.is_empty() {
-                break None;
-            }
-            match socket.write(rest) {
-                Ok(count) => written += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error)
-                    if matches!(
-                        error.kind(),
-                        io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected
-                    ) =>
-                {
-                    let rest = self.out.get(written..).unwrap_or_default();
-                    if rest.len() > OUTPUT_MAX {
-                        break Some("the server does not read".to_owned());
-                    }
-                    link.partial.get_or_insert_default().output = rest.to_vec();
-                    break None;
-                }
-                Err(error) => break Some(error.to_string()),
-            }
-        };
-        self.out.clear();
-        if let Some(why) = failed {
+        if let Err(why) = send(socket, &mut link.partial, &mut self.out) {
             self.handle_end(index, End::Error(why));
         }
     }
@@ -505,8 +474,51 @@ impl Swarm {
     }
 }
 
+/// Writes what waits, then what is in `out`, and empties that; what the socket does not take waits.
+///
+/// # Errors
+///
+/// Why the link is over.
+pub(crate) fn send(
+    socket: &mut TcpStream,
+    partial: &mut Option<Box<Partial>>,
+    out: &mut Vec<u8>,
+) -> Result<(), String> {
+    let waiting = partial.as_deref_mut().map(|partial| &mut partial.output);
+    if let Some(output) = waiting.filter(|output| !output.is_empty()) {
+        let first = std::mem::take(output);
+        out.splice(0..0, first);
+    }
+    let mut written = 0;
+    let sent = loop {
+        let rest = out.get(written..).unwrap_or_default();
+        if rest.is_empty() {
+            break Ok(());
+        }
+        match socket.write(rest) {
+            Ok(count) => written += count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected
+                ) =>
+            {
+                if rest.len() > OUTPUT_MAX {
+                    break Err("the server does not read".to_owned());
+                }
+                partial.get_or_insert_default().output = rest.to_vec();
+                break Ok(());
+            }
+            Err(error) => break Err(error.to_string()),
+        }
+    };
+    out.clear();
+    sent
+}
+
 /// A socket that connects, without delay of small segments.
-fn open(address: SocketAddr, source: Option<IpAddr>) -> io::Result<TcpStream> {
+pub(crate) fn open(address: SocketAddr, source: Option<IpAddr>) -> io::Result<TcpStream> {
     let kind = Type::STREAM.nonblocking().cloexec();
     let socket = Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
     socket.set_tcp_nodelay(true)?;

@@ -7,9 +7,9 @@
 
 mod calendar;
 mod figures;
-mod frames;
+pub(crate) mod frames;
 mod link;
-mod upgrade;
+pub(crate) mod upgrade;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -30,6 +30,7 @@ use crate::wheel::TICK;
 use calendar::Calendar;
 pub use figures::Ends;
 pub(crate) use figures::{Figures, Interval};
+pub(crate) use link::{CLOSE_TIMEOUT, MESSAGE_MAX, open, send};
 use link::{Link, Stage};
 
 /// Largest read at once.

@@ -12,7 +12,7 @@ const HEADERS_MAX: usize = 64;
 
 /// What came of a request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Response {
+pub(crate) enum Response {
     /// The rest of it has not come yet.
     More,
     /// A WebSocket, after that many bytes.
@@ -25,7 +25,7 @@ pub(super) enum Response {
 
 /// The nonce of one connection as base64 of 16 bytes, made again when the answer comes rather than
 /// kept.
-pub(super) fn key(seed: u64, index: u32, connection: u32) -> [u8; 24] {
+pub(crate) fn key(seed: u64, index: u32, connection: u32) -> [u8; 24] {
     let mut nonce = [0; 18]; // 16 and what fills up six groups of three
     let bits = seed.wrapping_add(u64::from(index) << 32 | u64::from(connection));
     nonce[..8].copy_from_slice(&fastrand::Rng::with_seed(bits).u64(..).to_ne_bytes());
@@ -45,7 +45,7 @@ pub(super) fn key(seed: u64, index: u32, connection: u32) -> [u8; 24] {
 const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 /// Appends the request, as opamp-go's client makes it.
-pub(super) fn write_request(out: &mut Vec<u8>, authority: &str, path: &str, key: &[u8; 24]) {
+pub(crate) fn write_request(out: &mut Vec<u8>, authority: &str, path: &str, key: &[u8; 24]) {
     // Writing into a vector does not fail.
     let _ = write!(
         out,
@@ -55,7 +55,7 @@ pub(super) fn write_request(out: &mut Vec<u8>, authority: &str, path: &str, key:
 }
 
 /// Reads the answer to a request with that key.
-pub(super) fn read_response(bytes: &[u8], key: &[u8; 24]) -> Response {
+pub(crate) fn read_response(bytes: &[u8], key: &[u8; 24]) -> Response {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut response = httparse::Response::new(&mut headers);
     let size = match response.parse(bytes) {

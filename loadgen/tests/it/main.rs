@@ -7,5 +7,6 @@ mod testing;
 
 mod liars;
 mod model;
+mod saturate;
 mod scenarios;
 mod server;
