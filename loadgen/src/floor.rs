@@ -18,6 +18,7 @@ use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::clock::Clock;
 use crate::host;
+use crate::source;
 
 /// What it was on the machine on which the figures were set. PERFORMANCE.md, "What is known":
 /// "connect + accept 27 µs, epoll registration 4 µs, a five-message exchange 44 µs, both ends together:
@@ -305,7 +306,7 @@ impl Lab {
 
     fn connect(&self) -> io::Result<(TcpStream, TcpStream)> {
         let socket = socket()?;
-        socket.bind(&SocketAddr::from((SOURCE, 0)).into())?;
+        source::bind(SockRef::from(&socket), SOURCE.into())?;
         match socket.connect(&self.address.into()) {
             Err(error) if error.raw_os_error() != Some(Errno::INPROGRESS.raw_os_error()) => {
                 return Err(error);
