@@ -14,6 +14,8 @@ const RETRY_STRANGER: std::ops::RangeInclusive<u32> = 30..=90;
 /// Seconds in `Retry-After` for a peer that shows a uid which lives here: it was served a moment ago
 /// and only moves from one link to the next.
 const RETRY_KNOWN: std::ops::RangeInclusive<u32> = 5..=30;
+/// Whoever came in that recently has others behind it.
+const COMING: Duration = Duration::from_millis(100);
 
 /// The token bucket and the count of live links, without a lock.
 ///
@@ -86,6 +88,13 @@ impl Admission {
             })
             .map(|_| ())
             .map_err(|_| self.reject(RejectReason::Rate))
+    }
+
+    /// Whether somebody is coming in: a token was taken a moment ago, or more of them than have come
+    /// back since.
+    pub fn is_busy(&self, now: Duration) -> bool {
+        let full_at = Duration::from_nanos(self.full_at.load(Ordering::Relaxed));
+        !full_at.is_zero() && now < full_at + COMING
     }
 
     /// Gives back the place of a link that ended.
@@ -161,6 +170,21 @@ mod tests {
         assert_eq!(admission.enter(Duration::ZERO), Ok(()));
         assert_eq!(admission.enter(Duration::ZERO), Err(RejectReason::Rate));
         assert_eq!(admission.live(), 1);
+    }
+
+    #[test]
+    fn it_is_busy_for_a_moment_after_each_newcomer_and_while_a_wave_is_paid_for() {
+        let admission = Admission::new(10, 50, 100);
+        let start = Duration::from_secs(7);
+        assert!(!admission.is_busy(Duration::ZERO) && !admission.is_busy(start));
+        admission.take_token(start).unwrap();
+        assert!(admission.is_busy(start));
+        assert!(!admission.is_busy(start + Duration::from_millis(201)));
+        for _ in 0..50 {
+            admission.take_token(start + Duration::from_secs(1)).unwrap();
+        }
+        assert!(admission.is_busy(start + Duration::from_secs(6)));
+        assert!(!admission.is_busy(start + Duration::from_millis(6_101)));
     }
 
     #[test]

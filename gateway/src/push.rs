@@ -17,6 +17,9 @@ use crate::transport::link::Link;
 const STEP: usize = 16;
 /// The pace is kept in slices of this length, so that a burst is never longer.
 const SLICE: Duration = Duration::from_millis(10);
+/// By how much slower offers are sent while collectors come in: a connect is to take no more than
+/// twice what it takes without a push (P5).
+const GIVING_WAY: u32 = 3;
 
 /// Pushes each new head for ever, and what a brake held back when it is released.
 pub async fn run(front: Arc<Front>) {
@@ -64,7 +67,7 @@ async fn push(front: &Front, mut is_outdated: impl FnMut() -> bool) -> Walk {
         left = left.saturating_sub(step.links);
         unfinished.append(&mut step.unfinished);
         front.metrics.push_pending.set((left + unfinished.len()) as f64);
-        pace.rest(step.offers, front.clock.elapsed()).await;
+        pace.rest(front, step.offers).await;
     }
     // Bridges carry so many agents that their offers do not fit into one visit, and read them at
     // their own speed. Who does not read at all is dropped by the sweep.
@@ -75,7 +78,7 @@ async fn push(front: &Front, mut is_outdated: impl FnMut() -> bool) -> Walk {
                 return Walk::Outdated;
             }
             let visit = link.redecide(front.clock.now());
-            pace.rest(visit.offers, front.clock.elapsed()).await;
+            pace.rest(front, visit.offers).await;
             if !visit.finished {
                 left.push(link);
             }
@@ -123,7 +126,8 @@ fn step(front: &Front, from: LinkId) -> Step {
     step
 }
 
-/// Spreads offers evenly: at most `rate` per second, in slices of [`SLICE`].
+/// Spreads offers evenly: at most `rate` per second, in slices of [`SLICE`], and slower while
+/// collectors come in.
 #[derive(Debug)]
 struct Pace {
     rate: u32,
@@ -137,17 +141,19 @@ impl Pace {
     }
 
     /// Lets others have the thread after `offers` more, for as long as the rate demands.
-    async fn rest(&mut self, offers: u32, now: Duration) {
-        match self.wait(offers, now) {
+    async fn rest(&mut self, front: &Front, offers: u32) {
+        let now = front.clock.elapsed();
+        match self.wait(offers, now, front.admission.is_busy(now)) {
             Some(wait) => tokio::time::sleep(wait).await,
             None => tokio::task::yield_now().await,
         }
     }
 
     /// How long to wait after `offers` more, once that is worth a sleep.
-    fn wait(&mut self, offers: u32, now: Duration) -> Option<Duration> {
+    fn wait(&mut self, offers: u32, now: Duration, give_way: bool) -> Option<Duration> {
+        let each = if give_way { GIVING_WAY } else { 1 };
         // What was not used is lost: a pause does not buy a burst.
-        self.due = self.due.max(now) + Duration::from_secs(1) * offers / self.rate;
+        self.due = self.due.max(now) + Duration::from_secs(1) * offers * each / self.rate;
         self.due.checked_sub(now).filter(|wait| *wait >= SLICE)
     }
 }
@@ -159,26 +165,38 @@ mod tests {
     #[test]
     fn offers_keep_to_the_rate_and_links_without_one_cost_nothing() {
         let mut pace = Pace::new(1_000, Duration::ZERO);
-        let mut now = Duration::ZERO;
+        let now = Duration::ZERO;
         for _ in 0..10_000 {
-            assert_eq!(pace.wait(0, now), None);
+            assert_eq!(pace.wait(0, now, true), None);
         }
+        assert!((4_900..5_100).contains(&sent_in_5_s(pace, now, false)));
+    }
+
+    #[test]
+    fn while_collectors_come_in_offers_are_a_third_as_fast() {
+        let pace = || Pace::new(3_000, Duration::ZERO);
+        let sent = sent_in_5_s(pace(), Duration::ZERO, true);
+        assert!((4_900..5_100).contains(&sent), "{sent}");
+        assert!((14_700..15_300).contains(&sent_in_5_s(pace(), Duration::ZERO, false)));
+    }
+
+    fn sent_in_5_s(mut pace: Pace, mut now: Duration, give_way: bool) -> u32 {
         let mut sent = 0;
         while now < Duration::from_secs(5) {
             now += Duration::from_micros(20);
             sent += 16;
-            if let Some(wait) = pace.wait(16, now) {
+            if let Some(wait) = pace.wait(16, now, give_way) {
                 assert!(wait < SLICE + Duration::from_millis(16), "{wait:?}");
                 now += wait;
             }
         }
-        assert!((4_900..5_100).contains(&sent), "{sent} in 5 s at 1,000/s");
+        sent
     }
 
     #[test]
     fn a_pause_does_not_buy_a_burst() {
         let mut pace = Pace::new(1_000, Duration::ZERO);
         let later = Duration::from_secs(60);
-        assert_eq!(pace.wait(20, later), Some(Duration::from_millis(20)));
+        assert_eq!(pace.wait(20, later, false), Some(Duration::from_millis(20)));
     }
 }

@@ -35,7 +35,7 @@ pub struct ServeArgs {
     #[arg(long, env = "TIDEGATE_REUSE_PORT", help_heading = LINKS)]
     pub reuse_port: bool,
 
-    /// Offers per second that a new head may send.
+    /// Offers per second that a new head may send; a third of it while collectors come in.
     #[arg(long, value_name = "N", env = "TIDEGATE_PUSH_RATE", help_heading = LINKS)]
     #[arg(default_value_t = config::PUSH_RATE)]
     pub push_rate: NonZeroU32,
