@@ -98,6 +98,8 @@ pub struct Event {
 pub struct Machine {
     /// What a connect cost the kernel just before the run; absent where gateways run elsewhere.
     pub floor: Option<Speed>,
+    /// The same once everything had ended; absent where the run was ended early as well.
+    pub floor_after: Option<Speed>,
     /// Available before anything was started.
     pub available_before_bytes: u64,
     /// Available when all had settled for the first time.
@@ -150,9 +152,11 @@ pub struct Sample {
 }
 
 impl Machine {
-    /// The kernel's floor, where it was measured.
+    /// The kernel's floor, where it was measured: the lower one, as a machine that was fast at either
+    /// end of the run may have been so in between.
     pub fn floor(&self) -> Option<&Floor> {
-        self.floor.as_ref().and_then(Speed::floor)
+        let both = [&self.floor, &self.floor_after].into_iter().flatten();
+        both.filter_map(Speed::floor).min_by(|one, other| one.total_us.total_cmp(&other.total_us))
     }
 
     /// What was taken when all had settled.
@@ -330,6 +334,27 @@ mod tests {
         let text = outcome(unknown, 15.2).to_string();
         assert!(text.contains("the kernel's floor     not measured: no descriptors\n"), "{text}");
         assert!(text.contains("15.20 of 12.00 s\n"), "{text}");
+    }
+
+    #[test]
+    fn of_the_floors_before_and_after_the_lower_one_counts() {
+        let even = Speed::Floor(Floor::new(crate::floor::REFERENCE, 80.0, 4_000, 2));
+        let unknown = Speed::Unknown { why: "no descriptors".to_owned() };
+        for (before, after, limit) in [
+            (slow(), Some(even.clone()), Some(12.0)),
+            (even, Some(slow()), Some(12.0)),
+            (slow(), Some(slow()), Some(18.0)),
+            (slow(), Some(unknown.clone()), Some(18.0)),
+            (slow(), None, Some(18.0)),
+            (unknown.clone(), Some(unknown), None),
+        ] {
+            let mut outcome = outcome(Some(before), 15.2);
+            outcome.machine.floor_after = after;
+            outcome.weigh();
+            assert_eq!(outcome.figures[3].limit_here, limit, "{outcome}");
+            let told = outcome.to_string().contains("\nand after the run      ");
+            assert_eq!(told, outcome.machine.floor_after.is_some(), "{outcome}");
+        }
     }
 
     #[test]

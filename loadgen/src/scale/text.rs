@@ -29,6 +29,9 @@ impl fmt::Display for Outcome {
         if let Some(floor) = &self.machine.floor {
             writeln!(f, "the kernel's floor     {floor}")?;
         }
+        if let Some(floor) = &self.machine.floor_after {
+            writeln!(f, "and after the run      {floor}")?;
+        }
         self.machine_text(f)?;
         if let Some(report) = &self.report {
             writeln!(f, "\nThe books of all collectors\n{report}")?;

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use super::outcome::{Category, Machine};
-use crate::floor::Speed;
 use crate::host;
 
 /// Kinds of processes.
@@ -95,11 +94,7 @@ impl Usage {
     }
 
     /// What came of it all.
-    pub(super) fn report(
-        &self,
-        worker_bytes_per_collector: Option<f64>,
-        floor: Option<Speed>,
-    ) -> Machine {
+    pub(super) fn report(&self, worker_bytes_per_collector: Option<f64>) -> Machine {
         let mut processes: BTreeMap<Kind, Category> = BTreeMap::new();
         for seen in self.seen.values() {
             let category = processes.entry(seen.kind).or_default();
@@ -113,7 +108,8 @@ impl Usage {
             category.settled_bytes = self.settled.get(kind).copied().unwrap_or_default();
         }
         Machine {
-            floor,
+            floor: None,
+            floor_after: None,
             available_before_bytes: self.before,
             available_settled_bytes: self.available_settled,
             available_least_bytes: self.least,

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::{ANSWER_MAX, COMPLAINTS_MAX, FAREWELL_MAX, FAREWELLS_PER_S, Phase, Run, Stop, seconds};
 use crate::clock::{Micros, micros};
+use crate::floor::Speed;
 use crate::scale::merge;
-use crate::scale::outcome::Outcome;
+use crate::scale::outcome::{Machine, Outcome};
 use crate::scale::protocol::{Part, ToWorker};
 
 impl Run<'_> {
@@ -23,9 +24,10 @@ impl Run<'_> {
         self.farewell(early).await;
         self.usage.look();
         self.end_processes().await;
+        let floor_after = self.floor.as_ref().filter(|_| !early).map(|_| Speed::measure());
         self.view.clear();
         let held_s = held_from.map_or(0.0, |from| seconds(ended.saturating_sub(from)));
-        self.outcome(held_s)
+        self.outcome(held_s, floor_after)
     }
 
     async fn farewell(&mut self, early: bool) {
@@ -99,7 +101,7 @@ impl Run<'_> {
         }
     }
 
-    fn outcome(mut self, held_s: f64) -> Outcome {
+    fn outcome(mut self, held_s: f64, floor_after: Option<Speed>) -> Outcome {
         let parts: Vec<Part> = self.parts.iter_mut().filter_map(Option::take).collect();
         let complete = parts.len() == usize::try_from(self.layout.workers).unwrap_or(usize::MAX);
         let merged = merge::merge(&parts, self.options.collectors);
@@ -132,7 +134,11 @@ impl Run<'_> {
             expected_ends: merged.expected_ends,
             other_ends: merged.other_ends,
             storm_resets: merged.storm_resets,
-            machine: self.usage.report(merged.worker_bytes_per_collector, self.floor.take()),
+            machine: Machine {
+                floor: self.floor.take(),
+                floor_after,
+                ..self.usage.report(merged.worker_bytes_per_collector)
+            },
             report: merged.report.filter(|_| complete),
             timeline: std::mem::take(&mut self.timeline),
         };

@@ -87,5 +87,6 @@ fn a_change_of_the_estate_during_goodbyes_ends_no_run() {
     assert!(outcome.report.is_some(), "the books of both have come in");
     let changed = fs::read_to_string(estate.path().join("rendered/team/one.yaml")).unwrap();
     assert_eq!(changed.matches("# another line").count(), 1, "it was changed, once");
-    assert!(outcome.machine.floor.is_some(), "both ends are on this machine");
+    let machine = &outcome.machine;
+    assert!(machine.floor.is_some() && machine.floor_after.is_some(), "both ends are here");
 }
