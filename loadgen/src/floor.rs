@@ -2,8 +2,9 @@
 //! kernel at this hour, with next to no code around it.
 //!
 //! Times of a run say little without it: the kernel of a shared machine is a third slower or faster
-//! from one minute to the next. [`measure`] takes it before and after a run, and [`Floor::times_slower`] lays it beside
-//! that of the machine on which the figures of docs/performance.md were set.
+//! from one minute to the next. [`measure`] takes it before and after a run, and
+//! [`Floor::times_slower`] lays it beside that of the machine on which the figures of
+//! docs/performance.md were set.
 
 mod lab;
 
