@@ -164,7 +164,7 @@ impl Swarm {
     }
 
     /// The kernel says that something is to be done.
-    pub(super) fn handle_event(&mut self, index: u32, writable: bool) {
+    pub(super) fn handle_event(&mut self, index: u32, writable: bool, ended: bool) {
         let Some(link) = self.link(index) else { return };
         if link.socket.is_none() {
             return; // of a socket that is closed already
@@ -174,11 +174,11 @@ impl Swarm {
             self.out.clear();
             self.flush(index);
         }
-        self.read(index);
+        self.read(index, ended);
     }
 
-    /// Reads until there is nothing more.
-    fn read(&mut self, index: u32) {
+    /// Reads until there is nothing more; to the end, where that has come as well.
+    fn read(&mut self, index: u32, ended: bool) {
         loop {
             let mut scratch = std::mem::take(&mut self.scratch);
             let Some(link) = self.link(index) else { return self.scratch = scratch };
@@ -188,8 +188,9 @@ impl Swarm {
                 Ok(0) => (Some(End::Fin), false),
                 Ok(count) => {
                     let end = self.take(index, scratch.get(..count).unwrap_or_default());
-                    // A short read has emptied the socket: an event announces what comes later.
-                    (end, count == scratch.len())
+                    // A short read has emptied the socket: an event announces what comes later, but
+                    // not an end that came together with these bytes.
+                    (end, ended || count == scratch.len())
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => (None, false),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => (None, true),

@@ -271,7 +271,7 @@ impl Swarm {
             if let Ok(index) = u32::try_from(event.token().0)
                 && event.token() != WAKE
             {
-                self.handle_event(index, event.is_writable());
+                self.handle_event(index, event.is_writable(), event.is_read_closed());
             }
         }
         loop {

@@ -1,7 +1,7 @@
 //! Swarms without a gateway.
 
 use std::io::{BufRead, BufReader, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::mpsc::channel;
 
 use tokio_tungstenite::tungstenite::handshake::derive_accept_key;
@@ -64,6 +64,37 @@ fn upgrade_and_fall_silent(listener: &TcpListener) -> TcpStream {
     stream
 }
 
+/// Goes on until that is so.
+fn until(swarm: &mut Swarm, orders: &Receiver<Command>, done: &dyn Fn(&Swarm) -> bool) {
+    let mut events = Events::with_capacity(EVENTS);
+    for _ in 0..TURNS_MAX {
+        swarm.turn(&mut events, orders, &mut |_| {}).unwrap();
+        if done(swarm) {
+            return;
+        }
+    }
+    panic!("{} begun, {} coming", swarm.begun, swarm.coming);
+}
+
+#[test]
+fn an_end_that_comes_together_with_bytes_is_seen() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let collectors = 5;
+    let mut swarm = swarm(collectors, listener.local_addr().unwrap());
+    let (commands, orders) = channel();
+    commands.send(Command::Go(0)).unwrap();
+    until(&mut swarm, &orders, &|swarm| swarm.coming == collectors);
+    // Nothing is reset, as the servers' sockets stay open: the end is all that there is to see.
+    let _links: Vec<_> = (0..collectors)
+        .map(|_| {
+            let link = upgrade_and_fall_silent(&listener);
+            link.shutdown(Shutdown::Write).unwrap();
+            link
+        })
+        .collect();
+    until(&mut swarm, &orders, &|swarm| swarm.figures.other_ends.fin == u64::from(collectors));
+}
+
 #[test]
 fn a_silent_server_takes_nobodys_place() {
     crate::host::raise_descriptors();
@@ -72,29 +103,19 @@ fn a_silent_server_takes_nobodys_place() {
     let mut swarm = swarm(COMING_MAX + waiting, listener.local_addr().unwrap());
     let (commands, orders) = channel();
     commands.send(Command::Go(0)).unwrap();
-    let mut events = Events::with_capacity(EVENTS);
-    let mut until = |swarm: &mut Swarm, done: &dyn Fn(&Swarm) -> bool| {
-        for _ in 0..TURNS_MAX {
-            swarm.turn(&mut events, &orders, &mut |_| {}).unwrap();
-            if done(swarm) {
-                return;
-            }
-        }
-        panic!("{} begun, {} coming", swarm.begun, swarm.coming);
-    };
-    until(&mut swarm, &|swarm| swarm.coming == COMING_MAX);
+    until(&mut swarm, &orders, &|swarm| swarm.coming == COMING_MAX);
     let _links: Vec<_> = (0..COMING_MAX).map(|_| upgrade_and_fall_silent(&listener)).collect();
-    until(&mut swarm, &|swarm| swarm.figures.connected == COMING_MAX);
+    until(&mut swarm, &orders, &|swarm| swarm.figures.connected == COMING_MAX);
     // They are up, were not answered, and keep the others out: for as long as a handshake may take.
     let pass = |swarm: &mut Swarm, time: Duration| {
         let realm = Arc::get_mut(&mut swarm.given.realm).unwrap();
         realm.clock = realm.clock.later(time);
     };
     pass(&mut swarm, CONNECT_TIMEOUT / 4);
-    until(&mut swarm, &|swarm| swarm.figures.live.messages >= u64::from(COMING_MAX));
+    until(&mut swarm, &orders, &|swarm| swarm.figures.live.messages >= u64::from(COMING_MAX));
     assert_eq!((swarm.begun, swarm.coming), (COMING_MAX, COMING_MAX));
     pass(&mut swarm, CONNECT_TIMEOUT);
-    until(&mut swarm, &|swarm| swarm.begun == COMING_MAX + waiting);
+    until(&mut swarm, &orders, &|swarm| swarm.begun == COMING_MAX + waiting);
     assert_eq!(swarm.coming, waiting);
     // What happened to the silent ones is not forgotten: their links are up, and nothing is lost.
     assert_eq!((swarm.figures.connected, swarm.figures.live.links_lost), (COMING_MAX, 0));
