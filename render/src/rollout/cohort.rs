@@ -4,6 +4,7 @@
 //! every replica and every version. `fixtures/vectors/cohort.json` holds golden vectors.
 
 use std::cmp::Ordering;
+use std::collections::BTreeMap;
 
 use xxhash_rust::xxh3::{Xxh3, xxh3_64, xxh3_64_with_seed};
 
@@ -81,12 +82,20 @@ pub struct Cohorts {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct CompiledCohort {
-    /// Values in the order of [`by_length`], for a binary search.
-    hosts: Option<(Symbol, Box<[Box<str>]>)>,
+    hosts: Option<CompiledHosts>,
     /// Empty when the form is absent.
     matches: Box<[(Symbol, Box<str>)]>,
     /// Buckets below this one are in; 0 when the form is absent.
     below: u32,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct CompiledHosts {
+    attribute: Symbol,
+    /// Bit `n`: a value of `n` bytes is among them; the last bit stands for all longer ones.
+    lengths: u64,
+    /// In the order of [`by_length`], for a binary search.
+    values: Box<[Box<str>]>,
 }
 
 /// A name that a Rollout mentions is not in the [`Symbols`] it is compiled with.
@@ -136,7 +145,11 @@ impl Cohorts {
                         hosts.values.iter().map(|value| value.as_str().into()).collect();
                     values.sort_unstable_by(|one, other| by_length(one, other));
                     values.dedup();
-                    Some((symbol(&hosts.attribute)?, values.into_boxed_slice()))
+                    Some(CompiledHosts {
+                        attribute: symbol(&hosts.attribute)?,
+                        lengths: values.iter().fold(0, |bits, value| bits | length_bit(value)),
+                        values: values.into_boxed_slice(),
+                    })
                 }
             };
             let matches = cohort
@@ -147,13 +160,16 @@ impl Cohorts {
             Ok(CompiledCohort { hosts, matches, below: cohort.percent * (BUCKETS / 100) })
         };
         let active = (stage as usize).saturating_add(1);
+        let mut stages: Box<[CompiledCohort]> =
+            stages.into_iter().take(active).map(compile).collect::<Result<_, _>>()?;
+        ask_rarest_first(&mut stages);
         Ok(Self {
             seed: seed(hash_salt),
             hash_attributes: hash_attributes
                 .iter()
                 .map(|name| Ok((symbol(name)?, name.as_str().into())))
                 .collect::<Result<_, _>>()?,
-            stages: stages.into_iter().take(active).map(compile).collect::<Result<_, _>>()?,
+            stages,
         })
     }
 
@@ -189,6 +205,22 @@ pub fn member(cohorts: &Cohorts, slots: &Slots<'_>) -> Membership {
     Membership { stage: None, no_bucket: bucket == Some(None) }
 }
 
+/// Puts the pairs that several stages ask for last in each: whoever lacks another is done sooner.
+fn ask_rarest_first(stages: &mut [CompiledCohort]) {
+    let mut asked = BTreeMap::<_, u32>::new();
+    for pair in stages.iter().flat_map(|stage| &stage.matches) {
+        *asked.entry(pair.clone()).or_default() += 1;
+    }
+    for stage in stages {
+        stage.matches.sort_by_key(|pair| asked.get(pair).copied());
+    }
+}
+
+/// The bit of a value's length in [`CompiledHosts::lengths`].
+fn length_bit(value: &str) -> u64 {
+    1 << value.len().min(63)
+}
+
 /// Shorter first, then by bytes: most comparisons end at the length.
 fn by_length(one: &str, other: &str) -> Ordering {
     one.len().cmp(&other.len()).then_with(|| one.cmp(other))
@@ -196,10 +228,11 @@ fn by_length(one: &str, other: &str) -> Ordering {
 
 impl CompiledCohort {
     fn admits_by_value(&self, slots: &Slots<'_>) -> bool {
-        let by_hosts = self.hosts.as_ref().is_some_and(|(symbol, values)| {
-            slots
-                .get(*symbol)
-                .is_some_and(|value| values.binary_search_by(|host| by_length(host, value)).is_ok())
+        let by_hosts = self.hosts.as_ref().is_some_and(|hosts| {
+            slots.get(hosts.attribute).is_some_and(|value| {
+                hosts.lengths & length_bit(value) != 0
+                    && hosts.values.binary_search_by(|host| by_length(host, value)).is_ok()
+            })
         });
         by_hosts
             || (!self.matches.is_empty()

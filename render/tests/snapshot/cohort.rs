@@ -92,6 +92,19 @@ fn judge(stages: &[Cohort], stage: u32, reported: &[(&str, &str)]) -> Membership
 }
 
 #[test]
+fn an_enumerated_value_may_have_any_length() {
+    let name = |length: usize| "h".repeat(length);
+    let names: Vec<String> = [0, 9, 62, 63, 64, 200].into_iter().map(name).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let stages = [hosts("host.name", &names)];
+    for length in 0..220 {
+        let host = name(length);
+        let admitted = judge(&stages, 0, &[("host.name", &host)]).is_member();
+        assert_eq!(admitted, names.contains(&host.as_str()), "{length}");
+    }
+}
+
+#[test]
 fn a_cohort_is_the_union_of_its_forms() {
     let cohort = Cohort {
         matches: pairs(&[("cluster", "eu-west-1"), ("host.name", "c")]),
