@@ -37,6 +37,12 @@ impl Calendar {
         due
     }
 
+    /// When the first entry comes up.
+    pub(super) fn next_due(&self) -> Option<Micros> {
+        let (first, _) = self.slots.first_key_value()?;
+        Some(Micros::from(*first).saturating_mul(micros(TICK)))
+    }
+
     /// The tick that a time belongs to.
     pub(super) fn tick_of(now: Micros) -> u32 {
         tick(now)
@@ -56,8 +62,10 @@ mod tests {
     fn an_entry_comes_up_at_its_tick_and_not_before() {
         let (mut calendar, mut armed) = (Calendar::default(), 0);
         calendar.arm(3, &mut armed, 100_000);
+        assert_eq!(calendar.next_due(), Some(120_000));
         assert!(calendar.take_due(119_999).is_empty());
         assert_eq!(calendar.take_due(120_000), [[3]]);
+        assert_eq!(calendar.next_due(), None);
     }
 
     #[test]

@@ -26,7 +26,6 @@ use crate::collector::World;
 use crate::heads::{Epoch, Head, Heads};
 use crate::ledger::Closed;
 use crate::plan::Plan;
-use crate::wheel::TICK;
 use calendar::Calendar;
 pub use figures::Ends;
 pub(crate) use figures::{Figures, Interval};
@@ -48,6 +47,9 @@ const CONNECTS_AT_ONCE: u32 = 32;
 const FAREWELLS_MAX: u32 = 64;
 /// Kinds of errors that are told apart.
 const ERRORS_MAX: usize = 16;
+/// How long the loop sleeps where nothing is due: what a change of heads may wait. Dozens of workers
+/// that wait for their turn, or between two rounds of heartbeats, are not to keep processors busy.
+const IDLE: Duration = Duration::from_millis(100);
 /// Between two [`Said::Progress`].
 const PROGRESS: Duration = Duration::from_millis(500);
 /// What wakes the loop for a command.
@@ -309,10 +311,8 @@ impl Swarm {
         if room || farewell {
             return Duration::ZERO;
         }
-        let now = self.now();
-        let tick = micros(TICK);
-        let start = self.next_start().map_or(tick, |at| at.saturating_sub(now));
-        Duration::from_micros(start.min(tick))
+        let next = [self.next_start(), self.calendar.next_due()].into_iter().flatten().min();
+        next.map_or(IDLE, |at| IDLE.min(Duration::from_micros(at.saturating_sub(self.now()))))
     }
 
     fn obey(&mut self, command: Command, say: &mut impl FnMut(Said)) {
