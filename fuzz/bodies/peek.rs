@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use prost::Message as _;
 use proto::opamp::{self, any_value};
-use proto::peek::{self, Attributes, Peek, PeekErrorKind, Status};
+use proto::peek::{self, Gathered, Peek, PeekErrorKind, Status};
 
 /// `data` is a protobuf message, or not.
 pub(crate) fn run(data: &[u8]) {
-    match (opamp::AgentToServer::decode(data), Peek::parse(data)) {
+    let mut gathered = Gathered::default();
+    match (opamp::AgentToServer::decode(data), Peek::parse(data, &mut gathered)) {
         (Ok(full), Ok(peek)) => assert_agree(&full, &peek),
         (Ok(full), Err(error)) => {
             assert_refused_for_a_reason(&full, error.kind);
@@ -69,7 +70,10 @@ fn assert_agree(full: &opamp::AgentToServer, peek: &Peek<'_>) {
     }
 }
 
-fn assert_same_attributes(full: &[opamp::KeyValue], peek: Attributes<'_>) {
+fn assert_same_attributes<'m>(
+    full: &[opamp::KeyValue],
+    peek: impl Iterator<Item = (&'m str, Option<&'m str>)>,
+) {
     let full: Vec<_> = full
         .iter()
         .map(|pair| {

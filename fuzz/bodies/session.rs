@@ -7,7 +7,7 @@ use prost::Message as _;
 use proto::capabilities::{AgentCapabilities, SERVER_CAPABILITIES, SERVER_REPORT_FULL_STATE};
 use proto::ids::InstanceUid;
 use proto::opamp::{ServerErrorResponseType, ServerToAgent};
-use proto::peek::Peek;
+use proto::peek::{Gathered, Peek};
 use proto::session::{
     ContentKey, Desired, DesiredCandidate, Exchange, FULL_STATE_SECONDS_MIN, HeadFields, ReplyHead,
     Seconds, Serving, Session, encode_bad_request, encode_offer,
@@ -48,7 +48,8 @@ impl Run {
         }
         message.extend(fields);
 
-        let reply = match Peek::parse(&message) {
+        let mut gathered = Gathered::default();
+        let reply = match Peek::parse(&message, &mut gathered) {
             Ok(peek) => self.handle_message(&peek, exchange, &desired),
             Err(error) => {
                 let head = error.uid().map_or_else(ReplyHead::anonymous, |uid| {

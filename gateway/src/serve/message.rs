@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use proto::ids::InstanceUid;
-use proto::peek::{Description, Peek};
+use proto::peek::{Description, Gathered, Peek, PeekError};
 use proto::session::{HeadFields, ReplyHead};
 use render::rollout::evidence::Conn;
 
@@ -23,17 +23,19 @@ pub(super) struct Refused {
     pub(super) text: String,
 }
 
+impl From<PeekError> for Refused {
+    fn from(error: PeekError) -> Self {
+        Self { uid: error.uid(), reason: error.reason(), text: error.to_string() }
+    }
+}
+
 impl Server {
     /// Takes in one message of a link, protobuf without a header, and returns the one reply that it
     /// gets. Bad input gets an error for its sender and harms nobody else on the link.
     pub fn handle_message(&self, link: &mut LinkState, now: Now, message: &[u8]) -> Outgoing {
-        match Peek::parse(message) {
+        match Peek::parse(message, &mut Gathered::default()) {
             Ok(peek) => self.handle_peeked(link, now, &peek),
-            Err(error) => self.refuse(Refused {
-                uid: error.uid(),
-                reason: error.reason(),
-                text: error.to_string(),
-            }),
+            Err(error) => self.refuse(error.into()),
         }
     }
 

@@ -26,7 +26,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 use proto::ids::InstanceUid;
-use proto::peek::Peek;
+use proto::peek::{Peek, PeekError};
 use proto::session::{HeadFields, ReplyHead};
 use render::artefact::{Artefact, ContentHash};
 use render::rollout::evidence::Conn;
@@ -81,7 +81,6 @@ use duplicate::Duplicates;
 use failed::FailedMemory;
 use head::Known;
 use http_sessions::{Ended, HttpSessions, Keep};
-use message::Refused;
 use registry::Registry;
 use track::{Leave, Teller};
 use versions::Versions;
@@ -272,17 +271,16 @@ impl Server {
         self.head.load().census()
     }
 
-    /// One HTTP exchange: a message and its reply.
-    pub fn handle_poll(&self, grant: &Grant, now: Now, message: &[u8]) -> Outgoing {
-        let peek = match Peek::parse(message) {
+    /// One HTTP exchange: a message, as far as it could be read, and its reply.
+    pub fn handle_poll(
+        &self,
+        grant: &Grant,
+        now: Now,
+        peeked: Result<Peek<'_>, PeekError>,
+    ) -> Outgoing {
+        let peek = match peeked {
             Ok(peek) => peek,
-            Err(error) => {
-                return self.refuse(Refused {
-                    uid: error.uid(),
-                    reason: error.reason(),
-                    text: error.to_string(),
-                });
-            }
+            Err(error) => return self.refuse(error.into()),
         };
         let mut gone = Vec::new();
         let (reply, fresh, kept) = self.polling.with(

@@ -9,7 +9,7 @@ use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::{Response, StatusCode};
 use proto::ids::InstanceUid;
-use proto::peek::Peek;
+use proto::peek::{Gathered, Peek};
 
 use super::budget::Budget;
 use super::encoding::{self, Coding, INFLATE_STEP, Inflate};
@@ -19,6 +19,7 @@ use crate::listen::Front;
 use crate::listen::head::{self, Head, PROTOBUF, Refusal};
 use crate::metrics::labels::{RejectReason, Transport};
 use crate::serve::Outgoing;
+use crate::tokens::Grant;
 
 /// How long a request's body may take to arrive.
 pub const BODY_DEADLINE: Duration = Duration::from_secs(30);
@@ -146,8 +147,23 @@ pub(super) async fn exchange(
     };
     front.metrics.messages_received.get(Transport::Http).increment(1);
     front.metrics.messages_received_bytes.get(Transport::Http).increment(message.len() as u64);
+    let outgoing = answer(front, parts, &grant, &message)?;
+    drop(message);
+    if let Some(ticket) = outgoing.ticket {
+        Box::pin(front.server.durable(ticket, Duration::ZERO)).await;
+    }
+    front.metrics.messages_sent.get(Transport::Http).increment(1);
+    front.metrics.messages_sent_bytes.get(Transport::Http).increment(outgoing.len() as u64);
+    Ok(reply(&outgoing, encoding::accepts_gzip(parts.values("accept-encoding"))))
+}
+
+/// What a message comes to, if its sender is let in.
+fn answer(front: &Front, parts: &Parts, grant: &Grant, message: &[u8]) -> Result<Outgoing, Fault> {
     let now = front.clock.now();
-    if let Ok(peek) = Peek::parse(&message) {
+    let started = front.clock.elapsed();
+    let mut gathered = Gathered::default();
+    let peeked = Peek::parse(message, &mut gathered);
+    if let Ok(peek) = &peeked {
         check_shown_uid(parts, peek.uid)?;
         if !front.server.polls(&peek.uid, now)
             && let Err(reason) = front.admission.take_token(front.clock.elapsed())
@@ -157,17 +173,9 @@ pub(super) async fn exchange(
             return Err(Fault::Refused(Refusal::Busy { retry_after }));
         }
     }
-    let started = front.clock.elapsed();
-    let outgoing = front.server.handle_poll(&grant, now, &message);
-    let took = front.clock.elapsed().saturating_sub(started);
-    front.metrics.message_handle.record(took);
-    drop(message);
-    if let Some(ticket) = outgoing.ticket {
-        Box::pin(front.server.durable(ticket, Duration::ZERO)).await;
-    }
-    front.metrics.messages_sent.get(Transport::Http).increment(1);
-    front.metrics.messages_sent_bytes.get(Transport::Http).increment(outgoing.len() as u64);
-    Ok(reply(&outgoing, encoding::accepts_gzip(parts.values("accept-encoding"))))
+    let outgoing = front.server.handle_poll(grant, now, peeked);
+    front.metrics.message_handle.record(front.clock.elapsed().saturating_sub(started));
+    Ok(outgoing)
 }
 
 /// A shown uid that is not the message's own is a mix-up somewhere; none at all is fine (H5).

@@ -1,4 +1,5 @@
-//! What the gateway reads of an `AgentToServer`: slices of the message, without allocation.
+//! What the gateway reads of an `AgentToServer`: slices of the message, without allocation but for
+//! a description of very many attributes.
 //!
 //! The scan goes one level deep by itself and two or three more where something is read; whatever
 //! may nest without end (attribute values, component health, component lists) is skipped by its
@@ -16,7 +17,8 @@ use crate::wire::{Fields, Merged, Value};
 
 pub use config::{EffectiveConfig, Files, MAX_CONFIG_FILES, MAX_FILE_NAME_BYTES};
 pub use description::{
-    Attributes, Description, MAX_ATTRIBUTE_KEY_BYTES, MAX_ATTRIBUTE_VALUE_BYTES, MAX_ATTRIBUTES,
+    Description, Gathered, INLINE_ATTRIBUTES, MAX_ATTRIBUTE_KEY_BYTES, MAX_ATTRIBUTE_VALUE_BYTES,
+    MAX_ATTRIBUTES,
 };
 pub use error::{PeekError, PeekErrorKind};
 
@@ -106,17 +108,24 @@ impl From<i32> for Status {
 }
 
 impl<'m> Peek<'m> {
-    /// Reads `message`, the protobuf bytes of an `AgentToServer`.
+    /// Reads `message`, the protobuf bytes of an `AgentToServer`. Its attributes, if it has any,
+    /// take the place of what is in `gathered`.
     ///
     /// Whatever it returns has been checked: UTF-8, sizes and counts, so that iterating never
     /// fails. The error knows the uid whenever the message has a readable one, wherever it stands.
-    // hot: once per message; must not allocate.
-    pub fn parse(message: &'m [u8]) -> Result<Self, PeekError> {
-        scan(message).map_err(|kind| PeekError::new(kind, uid_of(message)))
+    // hot: once per message; allocates only past `INLINE_ATTRIBUTES`.
+    pub fn parse<'b: 'm>(
+        message: &'b [u8],
+        gathered: &'m mut Gathered<'b>,
+    ) -> Result<Self, PeekError> {
+        scan(message, gathered).map_err(|kind| PeekError::new(kind, uid_of(message)))
     }
 }
 
-fn scan(message: &[u8]) -> Result<Peek<'_>, PeekErrorKind> {
+fn scan<'m, 'b: 'm>(
+    message: &'b [u8],
+    gathered: &'m mut Gathered<'b>,
+) -> Result<Peek<'m>, PeekErrorKind> {
     let mut uid: &[u8] = &[];
     let mut peek = Peek {
         uid: InstanceUid([0; 16]),
@@ -171,7 +180,8 @@ fn scan(message: &[u8]) -> Result<Peek<'_>, PeekErrorKind> {
     }
 
     peek.uid = InstanceUid::from_slice(uid).ok_or(PeekErrorKind::Uid { len: uid.len() })?;
-    peek.description = description.map(Description::check).transpose()?;
+    peek.description =
+        description.map(|fields| Description::gather(fields, gathered)).transpose()?;
     peek.effective_config = effective_config.map(EffectiveConfig::check).transpose()?;
     Ok(peek)
 }
@@ -252,20 +262,21 @@ fn bytes<'m>(value: Value<'m>, field: &'static str) -> Result<&'m [u8], PeekErro
 }
 
 fn text<'m>(value: Value<'m>, field: &'static str) -> Result<&'m str, PeekErrorKind> {
-    utf8(bytes(value, field)?, field)
+    let bytes = bytes(value, field)?;
+    match ascii(bytes) {
+        Some(text) => Ok(text),
+        None => str::from_utf8(bytes).map_err(|_| PeekErrorKind::Utf8 { field }),
+    }
 }
 
-/// Keys and values of attributes are short and ASCII, nearly all of them, and are looked at several
-/// times: whether a few bytes are ASCII is told in a quarter of the instructions that UTF-8 takes.
+/// Keys and values of attributes are short and ASCII, nearly all of them: whether a few bytes are
+/// ASCII is told in a quarter of the instructions that UTF-8 takes.
 #[inline]
 #[expect(
     unsafe_code,
     reason = "the standard library has no safe way from ASCII bytes to a str yet"
 )]
-fn utf8<'m>(bytes: &'m [u8], field: &'static str) -> Result<&'m str, PeekErrorKind> {
-    if bytes.is_ascii() {
-        // SAFETY: ASCII is UTF-8.
-        return Ok(unsafe { str::from_utf8_unchecked(bytes) });
-    }
-    str::from_utf8(bytes).map_err(|_| PeekErrorKind::Utf8 { field })
+fn ascii(bytes: &[u8]) -> Option<&str> {
+    // SAFETY: ASCII is UTF-8.
+    bytes.is_ascii().then(|| unsafe { str::from_utf8_unchecked(bytes) })
 }

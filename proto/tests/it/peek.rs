@@ -9,7 +9,7 @@ use prost::Message as _;
 use prost::bytes::Bytes;
 use proto::ids::InstanceUid;
 use proto::opamp::{self, any_value};
-use proto::peek::{self, Peek, PeekErrorKind, Status};
+use proto::peek::{self, Gathered, Peek, PeekError, PeekErrorKind, Status};
 
 use crate::bodies::peek::run as check;
 
@@ -17,7 +17,7 @@ proptest! {
     #[test]
     fn every_field_is_read_as_prost_reads_it(message in message()) {
         let encoded = message.encode_to_vec();
-        prop_assert!(Peek::parse(&encoded).is_ok());
+        prop_assert_eq!(refusal(&encoded), None);
         check(&encoded);
     }
 
@@ -27,7 +27,7 @@ proptest! {
         choices in vec(any::<u8>(), 64),
     ) {
         let encoded = mangle(&message.encode_to_vec(), &choices);
-        prop_assert!(Peek::parse(&encoded).is_ok(), "{:?}", Peek::parse(&encoded));
+        prop_assert_eq!(refusal(&encoded), None);
         check(&encoded);
     }
 
@@ -63,7 +63,8 @@ proptest! {
 #[test]
 fn present_but_empty_is_not_absent() {
     let uid = [&[0x0a, 0x10][..], &[7; 16]].concat();
-    let absent = Peek::parse(&uid).unwrap();
+    let mut gathered = Gathered::default();
+    let absent = Peek::parse(&uid, &mut gathered).unwrap();
     assert_eq!(absent.uid, InstanceUid([7; 16]));
     assert!(absent.description.is_none());
     assert!(absent.health.is_none());
@@ -73,7 +74,8 @@ fn present_but_empty_is_not_absent() {
     assert!(!absent.connection_settings_request);
 
     let empty = [&uid[..], &[0x1a, 0, 0x2a, 0, 0x32, 0, 0x3a, 0, 0x4a, 0, 0x5a, 0]].concat();
-    let empty = Peek::parse(&empty).unwrap();
+    let mut gathered = Gathered::default();
+    let empty = Peek::parse(&empty, &mut gathered).unwrap();
     assert_eq!(empty.description.unwrap().identifying().count(), 0);
     assert_eq!(empty.health, Some(peek::Health::default()));
     assert_eq!(empty.effective_config.unwrap().files().count(), 0);
@@ -86,9 +88,25 @@ fn present_but_empty_is_not_absent() {
 #[test]
 fn a_heartbeat_is_read() {
     let heartbeat = [&[0x0a, 0x10][..], &[9; 16], &[0x10, 0xac, 0x02, 0x20, 0x87, 0x60]].concat();
-    let peek = Peek::parse(&heartbeat).unwrap();
+    let mut gathered = Gathered::default();
+    let peek = Peek::parse(&heartbeat, &mut gathered).unwrap();
     assert_eq!((peek.uid, peek.sequence, peek.capabilities), (InstanceUid([9; 16]), 300, 0x3007));
     check(&heartbeat);
+}
+
+#[test]
+fn attributes_are_told_apart_however_many_they_are() {
+    let pair = |n: usize| [field(1, format!("key.{n}").as_bytes()), field(2, &field(1, b"v"))];
+    for count in [3, 2 * peek::INLINE_ATTRIBUTES, 0, 1] {
+        let pairs: Vec<u8> =
+            (0..count).flat_map(|n| field(1 + n as u32 % 2, &pair(n).concat())).collect();
+        let message = [field(1, &[7; 16]), field(3, &pairs)].concat();
+        check(&message);
+        let mut gathered = Gathered::default();
+        let description = Peek::parse(&message, &mut gathered).unwrap().description.unwrap();
+        assert_eq!(description.identifying().count(), count.div_ceil(2));
+        assert_eq!(description.non_identifying().count(), count / 2);
+    }
 }
 
 #[test]
@@ -96,14 +114,14 @@ fn an_error_knows_the_uid_wherever_it_stands() {
     let uid = [&[0x0a, 0x10][..], &[7; 16]].concat();
     let not_utf8 = [0x3a, 0x03, 0x1a, 0x01, 0xff];
     for message in [[&uid[..], &not_utf8].concat(), [&not_utf8[..], &uid].concat()] {
-        let error = Peek::parse(&message).unwrap_err();
+        let error = refusal(&message).unwrap();
         assert_eq!(error.uid(), Some(InstanceUid([7; 16])));
         assert_eq!(error.reason(), "utf8");
         assert_eq!(error.to_string(), "remote_config_status.error_message is not UTF-8");
     }
     let cut = [&uid[..], &[0x1a, 0x09]].concat();
-    assert_eq!(Peek::parse(&cut).unwrap_err().kind, PeekErrorKind::Truncated);
-    assert_eq!(Peek::parse(&cut).unwrap_err().uid(), Some(InstanceUid([7; 16])));
+    assert_eq!(refusal(&cut).unwrap().kind, PeekErrorKind::Truncated);
+    assert_eq!(refusal(&cut).unwrap().uid(), Some(InstanceUid([7; 16])));
 }
 
 #[test]
@@ -113,7 +131,7 @@ fn a_uid_of_another_length_is_refused() {
             instance_uid: Bytes::from(vec![1; len]),
             ..opamp::AgentToServer::default()
         };
-        let error = Peek::parse(&message.encode_to_vec()).unwrap_err();
+        let error = refusal(&message.encode_to_vec()).unwrap();
         assert_eq!((error.kind, error.uid()), (PeekErrorKind::Uid { len }, None));
     }
 }
@@ -121,7 +139,7 @@ fn a_uid_of_another_length_is_refused() {
 #[test]
 fn groups_are_refused() {
     let message = [&[0x0a, 0x10][..], &[7; 16], &[0xa3, 0x06, 0xa4, 0x06]].concat();
-    assert_eq!(Peek::parse(&message).unwrap_err().kind, PeekErrorKind::Group);
+    assert_eq!(refusal(&message).unwrap().kind, PeekErrorKind::Group);
 }
 
 #[test]
@@ -137,7 +155,8 @@ fn deep_nesting_is_passed_over() {
     }
     let pair = [field(1, b"deep"), field(2, &value)].concat();
     let message = [field(1, &[7; 16]), field(3, &field(1, &pair)), field(5, &health)].concat();
-    let peek = Peek::parse(&message).unwrap();
+    let mut gathered = Gathered::default();
+    let peek = Peek::parse(&message, &mut gathered).unwrap();
     assert_eq!(peek.description.unwrap().identifying().collect::<Vec<_>>(), [("deep", None)]);
     assert_eq!(peek.health, Some(peek::Health::default()));
 }
@@ -149,36 +168,36 @@ fn counts_and_sizes_are_limited() {
         let value = field(1, &vec![b'v'; value]);
         field(2, &[field(1, &vec![b'k'; key]), field(2, &value)].concat())
     };
-    let kind = |message: &[u8]| Peek::parse(message).map(|_| ()).map_err(|error| error.kind);
+    let kind = |message: &[u8]| refusal(message).map(|error| error.kind);
 
     let most = pair(1, 1).repeat(peek::MAX_ATTRIBUTES);
-    assert_eq!(kind(&described(&most)), Ok(()));
+    assert_eq!(kind(&described(&most)), None);
     let more = pair(1, 1).repeat(peek::MAX_ATTRIBUTES + 1);
-    assert_eq!(kind(&described(&more)), Err(PeekErrorKind::Attributes));
+    assert_eq!(kind(&described(&more)), Some(PeekErrorKind::Attributes));
 
     let (key, value) = (peek::MAX_ATTRIBUTE_KEY_BYTES, peek::MAX_ATTRIBUTE_VALUE_BYTES);
-    assert_eq!(kind(&described(&pair(key, value))), Ok(()));
+    assert_eq!(kind(&described(&pair(key, value))), None);
     assert_eq!(
         kind(&described(&pair(key + 1, 0))),
-        Err(PeekErrorKind::AttributeKey { len: key + 1 })
+        Some(PeekErrorKind::AttributeKey { len: key + 1 })
     );
     assert_eq!(
         kind(&described(&pair(0, value + 1))),
-        Err(PeekErrorKind::AttributeValue { len: value + 1 })
+        Some(PeekErrorKind::AttributeValue { len: value + 1 })
     );
 
     let running = |files: &[u8]| [field(1, &[7; 16]), field(6, &field(1, files))].concat();
     let file = |name: usize| field(1, &field(1, &vec![b'n'; name]));
-    assert_eq!(kind(&running(&file(1).repeat(peek::MAX_CONFIG_FILES))), Ok(()));
+    assert_eq!(kind(&running(&file(1).repeat(peek::MAX_CONFIG_FILES))), None);
     assert_eq!(
         kind(&running(&file(1).repeat(peek::MAX_CONFIG_FILES + 1))),
-        Err(PeekErrorKind::ConfigFiles)
+        Some(PeekErrorKind::ConfigFiles)
     );
     let name = peek::MAX_FILE_NAME_BYTES;
-    assert_eq!(kind(&running(&file(name))), Ok(()));
+    assert_eq!(kind(&running(&file(name))), None);
     assert_eq!(
         kind(&running(&file(name + 1))),
-        Err(PeekErrorKind::ConfigFileName { len: name + 1 })
+        Some(PeekErrorKind::ConfigFileName { len: name + 1 })
     );
 }
 
@@ -190,7 +209,7 @@ fn the_digest_is_of_names_and_bodies_in_any_order() {
     };
     let digest = |files: &[Vec<u8>]| {
         let message = [field(1, &[7; 16]), field(6, &field(1, &files.concat()))].concat();
-        Peek::parse(&message).unwrap().effective_config.unwrap().digest()
+        Peek::parse(&message, &mut Gathered::default()).unwrap().effective_config.unwrap().digest()
     };
     let (a, b) = (file("a", "1"), file("b", "2"));
     assert_eq!(digest(&[a.clone(), b.clone()]), digest(&[b.clone(), a.clone()]));
@@ -227,8 +246,15 @@ fn status_numbers_are_named() {
             ..opamp::AgentToServer::default()
         };
         let encoded = message.encode_to_vec();
-        assert_eq!(Peek::parse(&encoded).unwrap().remote_config_status.unwrap().status, status);
+        let mut gathered = Gathered::default();
+        let peek = Peek::parse(&encoded, &mut gathered).unwrap();
+        assert_eq!(peek.remote_config_status.unwrap().status, status);
     }
+}
+
+/// Why a message is not read, if it is not.
+fn refusal(message: &[u8]) -> Option<PeekError> {
+    Peek::parse(message, &mut Gathered::default()).err()
 }
 
 /// A length-delimited field.

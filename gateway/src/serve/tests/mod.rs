@@ -14,6 +14,7 @@ mod polling;
 
 use prost::Message as _;
 use proto::opamp;
+use proto::peek::Gathered;
 
 use super::*;
 use estate::{Estate, artefact_of};
@@ -181,8 +182,13 @@ impl World {
 
     fn poll_with(&self, grant: &Grant, message: &opamp::AgentToServer) -> opamp::ServerToAgent {
         let bytes = message.encode_to_vec();
-        let outgoing = self.server.handle_poll(grant, now(self.now), &bytes);
-        Self::checked(message, &outgoing)
+        Self::checked(message, &self.poll_bytes(grant, &bytes))
+    }
+
+    fn poll_bytes(&self, grant: &Grant, bytes: &[u8]) -> Outgoing {
+        let mut gathered = Gathered::default();
+        let peeked = Peek::parse(bytes, &mut gathered);
+        self.server.handle_poll(grant, now(self.now), peeked)
     }
 
     fn checked(message: &opamp::AgentToServer, outgoing: &Outgoing) -> opamp::ServerToAgent {

@@ -72,7 +72,7 @@ fn a_refused_poll_leaves_no_session() {
     let world = world();
     let long = "x".repeat(KEPT_BYTES_MAX);
     assert!(world.poll(&described(1, 0, &[("tier", &long)])).error_response.is_some());
-    let outgoing = world.server.handle_poll(&Grant::default(), now(1), b"\xff");
+    let outgoing = world.poll_bytes(&Grant::default(), b"\xff");
     assert!(outgoing.refused);
     assert_eq!((world.server.polling(), world.server.agents()), (0, 0));
 }

@@ -8,6 +8,7 @@ use prost::Message as _;
 
 use super::*;
 use crate::opamp;
+use crate::peek::Gathered;
 
 pub(super) const ACCEPTS: u64 = 0x1 | 0x2;
 pub(super) const REPORTS: u64 = ACCEPTS | 0x1000;
@@ -96,7 +97,8 @@ impl Link {
         budget: bool,
     ) -> Outcome {
         let bytes = message.encode_to_vec();
-        let peek = Peek::parse(&bytes).expect("a message of prost");
+        let mut gathered = Gathered::default();
+        let peek = Peek::parse(&bytes, &mut gathered).expect("a message of prost");
         let raw = |raw: &[u8; 32]| (raw[0] == 0xee).then(|| hash(raw[1]));
         let received = self.session.handle_message(self.now, exchange, &peek, raw);
         let Received { agent, news, .. } = received.expect("room for it");

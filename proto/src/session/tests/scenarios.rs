@@ -1,6 +1,7 @@
 //! One test per rule; numbers are rows of the bug reports in spec/serving.md.
 
 use super::*;
+use crate::peek::Gathered;
 use opamp::RemoteConfigStatuses::{Applied, Applying, Failed, Unset};
 
 /// An agent that has described itself at second 100, reported nothing, and was offered `n`.
@@ -109,7 +110,8 @@ fn an_empty_budget_puts_the_question_off() {
     link.now += 1;
     let mut asked = false;
     let (mut agent, message) = (Agent::<()>::new(uid(2)), message(0).encode_to_vec());
-    let peek = Peek::parse(&message).expect("fine");
+    let mut gathered = Gathered::default();
+    let peek = Peek::parse(&message, &mut gathered).expect("fine");
     agent.handle_message(1, Exchange::Stream, true, &peek, |_| None);
     agent.poll_full_state(1, || true);
     agent.poll_full_state(2, || {
@@ -420,7 +422,8 @@ fn row_49_many_agents_share_a_connection_up_to_the_limit() {
     }
     assert_eq!(link.session.len(), AGENTS_MAX);
     let over = from(AGENTS_MAX as u16, message(0)).encode_to_vec();
-    let over = Peek::parse(&over).expect("fine");
+    let mut gathered = Gathered::default();
+    let over = Peek::parse(&over, &mut gathered).expect("fine");
     let refused = link.session.handle_message(1, Exchange::Stream, &over, |_| None);
     assert_eq!(refused.err(), Some(TooManyAgents));
     assert!(!link.receive(&from(77, message(2)), &base(1)).news.gap, "the others are unharmed");
