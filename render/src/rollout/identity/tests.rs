@@ -103,6 +103,22 @@ fn case(vector: &Value) -> Case {
 }
 
 #[test]
+fn the_identity_does_not_depend_on_how_much_is_hashed_at_once() {
+    for len in [0, 1, 239, 240, 241, AT_ONCE_BYTES - 7, AT_ONCE_BYTES - 6, AT_ONCE_BYTES, 5_000] {
+        let value = Some("v".repeat(len));
+        let identifying = vec![("k1".to_owned(), value), ("k".to_owned(), Some(String::new()))];
+        let case = Case {
+            identifying,
+            other: BTreeMap::new(),
+            named: vec![],
+            hash_attributes: vec![],
+            uid: [7; 16],
+        };
+        assert_eq!(case.fast(), case.slow(), "{len}");
+    }
+}
+
+#[test]
 fn the_golden_vectors_hold_in_two_implementations() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fixtures/vectors/identity.json");
     let vectors: Value = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
