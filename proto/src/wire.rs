@@ -43,6 +43,29 @@ impl<'m> Fields<'m> {
     // hot: called for each field of each message; must not allocate.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<(u32, Value<'m>)>, WireError> {
+        match self.next_short() {
+            Some((field, body)) => Ok(Some((field, Value::Len(body)))),
+            None => self.next_of_any(),
+        }
+    }
+
+    /// The next field if it is one of the first 15 and a string or message of less than 128 bytes:
+    /// half of what there is.
+    #[inline]
+    fn next_short(&mut self) -> Option<(u32, &'m [u8])> {
+        const LEN: u8 = 2;
+        let [tag @ 8..0x80, len @ ..0x80, rest @ ..] = self.rest else { return None };
+        if tag & 7 != LEN {
+            return None;
+        }
+        let (body, rest) = rest.split_at_checked(usize::from(*len))?;
+        self.rest = rest;
+        Some((u32::from(tag >> 3), body))
+    }
+
+    /// As [`Fields::next`], whatever it is.
+    #[inline(never)]
+    fn next_of_any(&mut self) -> Result<Option<(u32, Value<'m>)>, WireError> {
         if self.rest.is_empty() {
             return Ok(None);
         }
@@ -91,6 +114,21 @@ impl<'m> Merged<'m> {
     /// `first` is the first piece, `parent` what the parent holds behind it.
     pub(crate) fn new(field: u32, first: &'m [u8], parent: &'m [u8]) -> Self {
         Self { field, piece: Fields::new(first), parent: Fields::new(parent) }
+    }
+
+    /// The next piece that has not been begun.
+    pub(crate) fn next_piece(&mut self) -> Result<Option<Fields<'m>>, WireError> {
+        if !self.piece.rest.is_empty() {
+            return Ok(Some(std::mem::replace(&mut self.piece, Fields::new(&[]))));
+        }
+        while let Some((field, value)) = self.parent.next()? {
+            if let Value::Len(body) = value
+                && field == self.field
+            {
+                return Ok(Some(Fields::new(body)));
+            }
+        }
+        Ok(None)
     }
 
     /// The next field of the sub-message, over all of its pieces.

@@ -46,23 +46,27 @@ impl<'m> Description<'m> {
     ) -> Result<Description<'g>, PeekErrorKind> {
         let attributes = &mut gathered.attributes;
         attributes.clear();
-        while let Some((field, value)) = fields.next()? {
-            let (body, identifying) = match field {
-                1 => (bytes(value, "agent_description.identifying_attributes")?, true),
-                2 => (bytes(value, "agent_description.non_identifying_attributes")?, false),
-                _ => continue,
-            };
-            if attributes.len() == MAX_ATTRIBUTES {
-                return Err(PeekErrorKind::Attributes);
+        while let Some(mut piece) = fields.next_piece()? {
+            while let Some((field, value)) = piece.next()? {
+                let (body, identifying) = match field {
+                    1 => (bytes(value, "agent_description.identifying_attributes")?, true),
+                    2 => (bytes(value, "agent_description.non_identifying_attributes")?, false),
+                    _ => continue,
+                };
+                if attributes.len() == MAX_ATTRIBUTES {
+                    return Err(PeekErrorKind::Attributes);
+                }
+                let (key, value) = key_value(body)?;
+                if key.len() > MAX_ATTRIBUTE_KEY_BYTES {
+                    return Err(PeekErrorKind::AttributeKey { len: key.len() });
+                }
+                if let Some(len) =
+                    value.map(str::len).filter(|len| *len > MAX_ATTRIBUTE_VALUE_BYTES)
+                {
+                    return Err(PeekErrorKind::AttributeValue { len });
+                }
+                attributes.push(Attribute { key, value, identifying });
             }
-            let (key, value) = key_value(body)?;
-            if key.len() > MAX_ATTRIBUTE_KEY_BYTES {
-                return Err(PeekErrorKind::AttributeKey { len: key.len() });
-            }
-            if let Some(len) = value.map(str::len).filter(|len| *len > MAX_ATTRIBUTE_VALUE_BYTES) {
-                return Err(PeekErrorKind::AttributeValue { len });
-            }
-            attributes.push(Attribute { key, value, identifying });
         }
         Ok(Description { attributes })
     }
