@@ -69,6 +69,8 @@ pub(super) struct Link {
     answered: bool,
     /// Whether it counts among those who are on their way.
     coming: bool,
+    /// Whether the kernel is to say when the socket takes something again.
+    hears_writable: bool,
     settled: bool,
     leaving: bool,
     pub(super) said_goodbye: bool,
@@ -92,6 +94,7 @@ impl Link {
             ever_connected: false,
             answered: false,
             coming: false,
+            hears_writable: false,
             settled: false,
             leaving: false,
             said_goodbye: false,
@@ -128,9 +131,12 @@ impl Swarm {
             self.given.sources[turn % self.given.sources.len()] // not empty, and a remainder
         });
         let opened = open(instance.address, source).and_then(|mut socket| {
-            let token = Token(usize::try_from(index).unwrap_or(usize::MAX));
-            let interest = Interest::READABLE | Interest::WRITABLE;
-            self.poll.registry().register(&mut socket, token, interest)?;
+            // Over loopback the request goes out at once: no event has to say that it may.
+            let sent = send(&mut socket, &mut link.partial, &mut self.out);
+            sent.map_err(io::Error::other)?;
+            link.hears_writable = waits(link.partial.as_deref());
+            let interest = interest(link.hears_writable);
+            self.poll.registry().register(&mut socket, token(index), interest)?;
             Ok(socket)
         });
         match opened {
@@ -142,7 +148,6 @@ impl Swarm {
                 link.coming = true;
                 self.coming += 1;
                 self.calendar.arm(index, &mut link.armed, link.due);
-                self.flush(index);
             }
             Err(error) => self.handle_failure(index, None, Some(format!("connect: {error}"))),
         }
@@ -169,8 +174,7 @@ impl Swarm {
         if link.socket.is_none() {
             return; // of a socket that is closed already
         }
-        let waits = link.partial.as_ref().is_some_and(|partial| !partial.output.is_empty());
-        if writable && waits {
+        if writable && waits(link.partial.as_deref()) {
             self.out.clear();
             self.flush(index);
         }
@@ -187,7 +191,8 @@ impl Swarm {
             let (end, more) = match read {
                 Ok(0) => (Some(End::Fin), false),
                 Ok(count) => {
-                    let end = self.take(index, scratch.get(..count).unwrap_or_default());
+                    let now = self.now();
+                    let end = self.take(index, now, scratch.get(..count).unwrap_or_default());
                     // A short read has emptied the socket: an event announces what comes later, but
                     // not an end that came together with these bytes.
                     (end, ended || count == scratch.len())
@@ -207,8 +212,8 @@ impl Swarm {
         }
     }
 
-    /// Takes what was read, and does what follows from it.
-    fn take(&mut self, index: u32, bytes: &[u8]) -> Option<End> {
+    /// Takes what was read then, and does what follows from it.
+    fn take(&mut self, index: u32, now: Micros, bytes: &[u8]) -> Option<End> {
         let link = self.link(index)?;
         let kept = link.partial.as_deref_mut().map(|partial| &mut partial.input);
         let kept = kept.filter(|input| !input.is_empty()).map(std::mem::take);
@@ -221,13 +226,13 @@ impl Swarm {
         }
         self.out.clear();
         if self.link(index)?.stage == Stage::Upgrading {
-            match self.upgrade(index, rest) {
+            match self.upgrade(index, now, rest) {
                 Ok(used) => rest = rest.get(used..).unwrap_or_default(),
                 Err(end) => return Some(end),
             }
         }
         if matches!(self.link(index)?.stage, Stage::Up | Stage::Closing) {
-            match self.take_frames(index, rest) {
+            match self.take_frames(index, now, rest) {
                 Ok(used) => rest = rest.get(used..).unwrap_or_default(),
                 Err(end) => return Some(end),
             }
@@ -238,19 +243,19 @@ impl Swarm {
         } else if link.partial.as_ref().is_some_and(|partial| partial.is_empty()) {
             link.partial = None;
         }
-        self.drive(index);
+        self.drive(index, now);
         None
     }
 
     /// The server answers the request for a WebSocket.
-    fn upgrade(&mut self, index: u32, bytes: &[u8]) -> Result<usize, End> {
+    fn upgrade(&mut self, index: u32, now: Micros, bytes: &[u8]) -> Result<usize, End> {
         let seed = self.seed;
         let Some(link) = self.link(index) else { return Ok(0) };
         let key = upgrade::key(seed, index, link.connections);
         match upgrade::read_response(bytes, &key) {
             Response::More => Ok(0),
             Response::Upgraded(used) => {
-                self.handle_up(index);
+                self.handle_up(index, now);
                 Ok(used)
             }
             Response::Throttled(after) => {
@@ -264,8 +269,7 @@ impl Swarm {
         }
     }
 
-    fn handle_up(&mut self, index: u32) {
-        let now = self.now();
+    fn handle_up(&mut self, index: u32, now: Micros) {
         let Self { links, figures, given, .. } = self;
         let Some(link) = links.get_mut(usize::try_from(index).unwrap_or(usize::MAX)) else {
             return;
@@ -285,7 +289,7 @@ impl Swarm {
     }
 
     /// Takes every frame that is whole; how many bytes that was.
-    fn take_frames(&mut self, index: u32, bytes: &[u8]) -> Result<usize, End> {
+    fn take_frames(&mut self, index: u32, now: Micros, bytes: &[u8]) -> Result<usize, End> {
         let at = usize::try_from(index).unwrap_or(usize::MAX);
         let Some(link) = self.links.get_mut(at) else { return Ok(0) };
         let mut partial = link.partial.take();
@@ -300,7 +304,7 @@ impl Swarm {
             let Some(event) = event else { break Ok(used) };
             self.give_room(index);
             let Some(link) = self.links.get_mut(at) else { break Ok(used) };
-            let (realm, now) = (&self.given.realm, self.given.realm.clock.now());
+            let realm = &self.given.realm;
             link.answered = true;
             let noted = match event {
                 frames::Event::Binary(payload, wire) => {
@@ -325,14 +329,12 @@ impl Swarm {
     }
 
     /// Sends what the collector has to say, and sees to it that it is looked at in time.
-    fn drive(&mut self, index: u32) {
-        self.try_goodbye(index);
+    pub(super) fn drive(&mut self, index: u32, now: Micros) {
+        self.try_goodbye(index, now);
         let at = usize::try_from(index).unwrap_or(usize::MAX);
         while let Some(link) = self.links.get_mut(at).filter(|link| link.stage == Stage::Up) {
-            let (realm, now) = (&self.given.realm, self.given.realm.clock.now());
-            let Some((sent, message)) = link.collector.poll_transmit(now, realm.world()) else {
-                break;
-            };
+            let world = self.given.realm.world();
+            let Some((sent, message)) = link.collector.poll_transmit(now, world) else { break };
             self.figures.live.messages += 1;
             frames::write_message(&mut self.out, &message, &mut self.rng);
             if sent == Sent::Disconnect {
@@ -352,7 +354,13 @@ impl Swarm {
         let at = usize::try_from(index).unwrap_or(usize::MAX);
         let Some(link) = self.links.get_mut(at) else { return };
         let Some(socket) = &mut link.socket else { return };
-        if let Err(why) = send(socket, &mut link.partial, &mut self.out) {
+        let mut sent = send(socket, &mut link.partial, &mut self.out);
+        if sent.is_ok() && !link.hears_writable && waits(link.partial.as_deref()) {
+            link.hears_writable = true;
+            let watched = self.poll.registry().reregister(socket, token(index), interest(true));
+            sent = watched.map_err(|error| error.to_string());
+        }
+        if let Err(why) = sent {
             self.handle_end(index, End::Error(why));
         }
     }
@@ -415,7 +423,7 @@ impl Swarm {
                     self.note(index, &noted);
                 }
                 self.out.clear();
-                self.drive(index);
+                self.drive(index, now);
             }
         }
     }
@@ -473,6 +481,19 @@ impl Swarm {
             figures.record_first_offer(delivery.at.saturating_sub(intended));
         }
     }
+}
+
+fn token(index: u32) -> Token {
+    Token(usize::try_from(index).unwrap_or(usize::MAX))
+}
+
+/// Whether something is to be written before anything else.
+fn waits(partial: Option<&Partial>) -> bool {
+    partial.is_some_and(|partial| !partial.output.is_empty())
+}
+
+fn interest(writable: bool) -> Interest {
+    if writable { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE }
 }
 
 /// Writes what waits, then what is in `out`, and empties that; what the socket does not take waits.
@@ -539,7 +560,47 @@ pub(crate) fn open(address: SocketAddr, source: Option<IpAddr>) -> io::Result<Tc
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::sync::mpsc::channel;
+
     use super::*;
+    use crate::swarm::Command;
+    use crate::swarm::tests::{swarm, until, upgrade_and_fall_silent};
+
+    #[test]
+    fn what_the_socket_did_not_take_is_sent_as_soon_as_it_does() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut swarm = swarm(1, listener.local_addr().unwrap());
+        let (commands, orders) = channel();
+        commands.send(Command::Go(0)).unwrap();
+        until(&mut swarm, &orders, &|swarm| swarm.coming == 1);
+        assert!(!swarm.links[0].hears_writable);
+        let server = upgrade_and_fall_silent(&listener);
+        until(&mut swarm, &orders, &|swarm| swarm.figures.live.messages == 1);
+        server.set_nonblocking(true).unwrap();
+        let heard = Cell::new(0);
+        let listen = || {
+            let mut bytes = vec![0; OUTPUT_MAX];
+            while let Ok(count) = (&server).read(&mut bytes) {
+                heard.set(heard.get() + count);
+            }
+        };
+        listen();
+        let (report, mut said) = (heard.take(), 0);
+        assert!(report > 0);
+        while !waits(swarm.links[0].partial.as_deref()) {
+            swarm.out.resize(OUTPUT_MAX / 2, 7);
+            said += swarm.out.len();
+            swarm.flush(0);
+        }
+        assert!(swarm.links[0].hears_writable);
+        until(&mut swarm, &orders, &|swarm| {
+            listen();
+            !waits(swarm.links[0].partial.as_deref()) && heard.get() == said
+        });
+        assert_eq!(swarm.figures.live.links_lost, 0);
+    }
 
     #[test]
     fn a_collector_with_its_link_is_small() {

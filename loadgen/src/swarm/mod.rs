@@ -9,6 +9,7 @@ mod calendar;
 mod figures;
 pub(crate) mod frames;
 mod link;
+mod prefetch;
 pub(crate) mod upgrade;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -50,6 +51,9 @@ const ERRORS_MAX: usize = 16;
 /// How long the loop sleeps where nothing is due: what a change of heads may wait. Dozens of workers
 /// that wait for their turn, or between two rounds of heartbeats, are not to keep processors busy.
 const IDLE: Duration = Duration::from_millis(100);
+/// How many collectors before its turn a collector is asked for from memory: one takes longer than
+/// memory does.
+const AHEAD: usize = 2;
 /// Between two [`Said::Progress`].
 const PROGRESS: Duration = Duration::from_millis(500);
 /// What wakes the loop for a command.
@@ -269,7 +273,11 @@ impl Swarm {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => return Ok(()),
             Err(error) => return Err(error),
         }
+        let mut ahead = events.iter().skip(AHEAD);
         for event in &*events {
+            if let Some(later) = ahead.next() {
+                self.expect(later.token().0);
+            }
             if let Ok(index) = u32::try_from(event.token().0)
                 && event.token() != WAKE
             {
@@ -423,13 +431,23 @@ impl Swarm {
         let now = self.now();
         let tick = Calendar::tick_of(now);
         for indices in self.calendar.take_due(now) {
-            for index in indices {
+            for (at, index) in indices.iter().copied().enumerate() {
+                if let Some(later) = indices.get(at + AHEAD) {
+                    self.expect(usize::try_from(*later).unwrap_or(usize::MAX));
+                }
                 let Some(link) = self.link(index) else { continue };
                 if link.armed <= tick {
                     link.armed = 0;
                 }
                 self.handle_timeout(index);
             }
+        }
+    }
+
+    /// The collector at that place is going to be looked at.
+    fn expect(&self, at: usize) {
+        if let Some(link) = self.links.get(at) {
+            prefetch::near_soon(link);
         }
     }
 

@@ -22,7 +22,7 @@ fn neighbours_share_a_home_in_blocks_and_none_in_turn() {
 const TURNS_MAX: u32 = 1_500;
 
 /// So many collectors that connect to `address` as soon as there is room for them.
-fn swarm(collectors: u32, address: SocketAddr) -> Swarm {
+pub(super) fn swarm(collectors: u32, address: SocketAddr) -> Swarm {
     let estate = crate::testing::estate();
     let (_, model) = Watcher::open(estate.path()).unwrap();
     let plan = Plan::derive(&model, collectors).unwrap();
@@ -45,7 +45,7 @@ fn swarm(collectors: u32, address: SocketAddr) -> Swarm {
 }
 
 /// Takes a connection, makes a WebSocket of it, and says no more.
-fn upgrade_and_fall_silent(listener: &TcpListener) -> TcpStream {
+pub(super) fn upgrade_and_fall_silent(listener: &TcpListener) -> TcpStream {
     let (mut stream, _) = listener.accept().unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
     let mut key = None;
@@ -65,7 +65,7 @@ fn upgrade_and_fall_silent(listener: &TcpListener) -> TcpStream {
 }
 
 /// Goes on until that is so.
-fn until(swarm: &mut Swarm, orders: &Receiver<Command>, done: &dyn Fn(&Swarm) -> bool) {
+pub(super) fn until(swarm: &mut Swarm, orders: &Receiver<Command>, done: &dyn Fn(&Swarm) -> bool) {
     let mut events = Events::with_capacity(EVENTS);
     for _ in 0..TURNS_MAX {
         swarm.turn(&mut events, orders, &mut |_| {}).unwrap();

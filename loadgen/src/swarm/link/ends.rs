@@ -166,12 +166,11 @@ impl Swarm {
         link.leaving = true;
         self.leaving += 1;
         self.out.clear();
-        self.drive(index);
+        self.drive(index, self.now());
     }
 
     /// Says goodbye once nothing is owed any more, or has been for too long.
-    pub(super) fn try_goodbye(&mut self, index: u32) {
-        let now = self.now();
+    pub(super) fn try_goodbye(&mut self, index: u32, now: Micros) {
         let reply_timeout = self.given.reply_timeout;
         let Some(link) = self.link(index) else { return };
         let owed = link.collector.owed_since();
