@@ -20,7 +20,7 @@ pub(super) fn compose(
         instance_uid: Bytes::copy_from_slice(&agent.uid.0),
         sequence_num: agent.sequence,
         capabilities: capabilities(agent.report_only),
-        agent_description: pending.description.then(|| describe(&attributes())),
+        agent_description: pending.description.then(|| describe(attributes())),
         effective_config: pending.config.then(|| effective_config(agent, habits)),
         remote_config_status: (pending.status && !agent.report_only).then(|| status(agent)),
         health: pending.health.then(|| health(agent)),
@@ -45,25 +45,22 @@ pub(crate) fn capabilities(report_only: bool) -> u64 {
 }
 
 /// Attributes as they are sent.
-pub(crate) fn describe(attributes: &Attributes) -> wire::AgentDescription {
-    let convert = |list: &[(String, Value)]| {
-        list.iter()
+pub(crate) fn describe(attributes: Attributes) -> wire::AgentDescription {
+    let convert = |list: Vec<(String, Value)>| {
+        list.into_iter()
             .map(|(key, value)| {
                 let value = match value {
-                    Value::Text(text) => wire::any_value::Value::StringValue(text.clone()),
-                    Value::Integer(number) => wire::any_value::Value::IntValue(*number),
-                    Value::Truth(truth) => wire::any_value::Value::BoolValue(*truth),
+                    Value::Text(text) => wire::any_value::Value::StringValue(text),
+                    Value::Integer(number) => wire::any_value::Value::IntValue(number),
+                    Value::Truth(truth) => wire::any_value::Value::BoolValue(truth),
                 };
-                wire::KeyValue {
-                    key: key.clone(),
-                    value: Some(wire::AnyValue { value: Some(value) }),
-                }
+                wire::KeyValue { key, value: Some(wire::AnyValue { value: Some(value) }) }
             })
             .collect()
     };
     wire::AgentDescription {
-        identifying_attributes: convert(&attributes.identifying),
-        non_identifying_attributes: convert(&attributes.non_identifying),
+        identifying_attributes: convert(attributes.identifying),
+        non_identifying_attributes: convert(attributes.non_identifying),
     }
 }
 

@@ -54,12 +54,13 @@ impl Ledger {
         let is = |artefact: &Artefact| artefact.hash == offer.hash && artefact.bytes == offer.body;
         let wanted = heads.explain(offer.at, |head| is(head.expected(index)));
         let kept =
-            heads.explain(offer.at, |head| is(head.base(index)) && self.may_be_kept(head, heads));
+            heads.explain(offer.at, |head| self.may_be_kept(head, heads) && is(head.base(index)));
         let explained = match (wanted, kept) {
-            (Some(wanted), Some(kept)) if kept.0 > wanted.0 => Some(kept),
-            (wanted, kept) => wanted.or(kept),
+            (Some(wanted), Some(kept)) if kept.0 > wanted.0 => Some((kept, false)),
+            (Some(wanted), _) => Some((wanted, true)),
+            (None, kept) => kept.map(|kept| (kept, false)),
         };
-        let Some((epoch, head)) = explained else {
+        let Some(((epoch, head), is_wanted)) = explained else {
             let deadline = offer.at.saturating_add(heads.window());
             let waiting = self.rare.as_ref().map_or(0, |rare| rare.waiting.len());
             if now < deadline && waiting < WAITING_MAX {
@@ -74,8 +75,7 @@ impl Ledger {
         if self.goodbye != Goodbye::Unsaid {
             return; // right, but too late for anybody to apply it
         }
-        let expected = head.expected(index);
-        let artefact = if is(expected) { expected } else { head.base(index) };
+        let artefact = if is_wanted { head.expected(index) } else { head.base(index) };
         self.check_candidate(&offer, &head, artefact, heads, noted);
         if let Some(held) = &self.held {
             let (held_epoch, held_short) = (held.epoch, held.artefact.short);

@@ -1,5 +1,7 @@
 //! Attribute values with numbers in them: `bridge-{n}`.
 
+use std::fmt::Write as _;
+
 /// A text with placeholders: `{n}` is the collector's number within its group, `{i}` its number
 /// among all; `{n%4}` and `{i%4}` are those modulo 4.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,13 +57,19 @@ impl Template {
 
     /// The text for one collector.
     pub fn fill(&self, number: u32, index: u32) -> String {
-        let mut text = String::new();
+        const NUMBER_MAX: usize = 10; // digits of a `u32`
+        let size = |part: &Part| match part {
+            Part::Text(part) => part.len(),
+            Part::Number { .. } => NUMBER_MAX,
+        };
+        let mut text = String::with_capacity(self.0.iter().map(size).sum());
         for part in &self.0 {
             match part {
                 Part::Text(part) => text.push_str(part),
                 Part::Number { of_all, modulo } => {
                     let value = if *of_all { index } else { number };
-                    text.push_str(&modulo.map_or(value, |modulo| value % modulo).to_string());
+                    // Writing into a text does not fail.
+                    let _ = write!(text, "{}", modulo.map_or(value, |modulo| value % modulo));
                 }
             }
         }

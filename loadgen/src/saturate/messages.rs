@@ -23,7 +23,7 @@ pub(super) struct Speaker {
 }
 
 impl Speaker {
-    pub(super) fn new(uid: InstanceUid, accepts: bool, attributes: &Attributes) -> Self {
+    pub(super) fn new(uid: InstanceUid, accepts: bool, attributes: Attributes) -> Self {
         Self { uid, accepts, description: describe(attributes) }
     }
 
@@ -144,7 +144,7 @@ mod tests {
             identifying: vec![("service.name".to_owned(), Value::Text("a".repeat(length)))],
             non_identifying: vec![("process.pid".to_owned(), Value::Integer(7))],
         };
-        Speaker::new(InstanceUid([7; 16]), true, &attributes)
+        Speaker::new(InstanceUid([7; 16]), true, attributes)
     }
 
     /// The messages in these frames, read by another implementation.

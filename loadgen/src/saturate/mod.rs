@@ -183,7 +183,7 @@ fn who(options: &Options) -> Result<Vec<(Speaker, Expected, bool)>, RunError> {
         let artefacts = [Some(model.base(place)), model.candidate(place)];
         let artefacts = artefacts.into_iter().flatten().filter(|_| accepts).map(Arc::clone);
         let expected = Expected::new(uid, artefacts.collect());
-        (Speaker::new(uid, accepts, &attributes), expected, accepts)
+        (Speaker::new(uid, accepts, attributes), expected, accepts)
     });
     Ok(who.collect())
 }
