@@ -4,7 +4,6 @@
 //! yields between steps, so that a connect never waits for it. A head that comes while it walks
 //! starts it over: what was offered already is believed, so nothing is sent twice.
 
-use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,7 +13,7 @@ use crate::transport::link::Link;
 
 /// Links that are decided before others get the thread. A step is about 20 µs, or 150 where each
 /// gets an offer.
-const STEP: usize = 16;
+const STEP: u32 = 16;
 /// The pace is kept in slices of this length, so that a burst is never longer.
 const SLICE: Duration = Duration::from_millis(10);
 /// By how much slower offers are sent while collectors come in: a connect is to take no more than
@@ -105,16 +104,8 @@ struct Step {
 
 fn step(front: &Front, from: LinkId) -> Step {
     let now = front.clock.now();
-    let mut links: Vec<(LinkId, Arc<Link>)> = Vec::with_capacity(STEP);
-    let mut next = None;
-    front.links.for_each(from, &mut |id, link| {
-        if links.len() == STEP {
-            next = Some(id);
-            return ControlFlow::Break(());
-        }
-        links.push((id, Arc::clone(link)));
-        ControlFlow::Continue(())
-    });
+    let mut links = Vec::with_capacity(STEP as usize);
+    let next = front.links.next_from(from, STEP, &mut links);
     let mut step = Step { links: links.len(), offers: 0, unfinished: Vec::new(), next };
     for (_, link) in links {
         let visit = link.redecide(now);

@@ -39,7 +39,6 @@ mod judge;
 mod links;
 mod notices;
 mod packed;
-mod prefetch;
 mod registry;
 mod replicas;
 mod series;

@@ -12,8 +12,8 @@ use std::sync::Arc;
 use render::rollout::evidence::{Conn, ErrorId, Identity, Millis, Record, Session, Stamp};
 
 use super::class::Class;
-use super::prefetch;
 use super::replicas::Owners;
+use crate::prefetch;
 use bits::{APPLIED, ARM, CONN, FAILED, FIRST_TO, OBSERVED};
 
 pub(super) use bits::Vouched;

@@ -1,7 +1,7 @@
 //! Where the members of a shard are kept: blocks of memory that never move.
 
 use super::packed::{Cold, Hot, Packed, Slot};
-use super::prefetch;
+use crate::prefetch;
 
 /// Members per block, which is then a page: who looks at a member needs to find one page only.
 const BLOCK: usize = 35;

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use super::LinkState;
+use crate::prefetch;
 
 /// Names a link for as long as it lives; used again for another link after that.
 ///
@@ -44,8 +45,9 @@ struct Slots<L> {
 #[error("no link is free")]
 pub struct LinksFull;
 
-/// Links copied out per turn of the lock by [`Links::for_each`].
-const TURN: usize = 1_024;
+/// Slots looked at per turn of the lock by [`Links::for_each`]: so few that what is asked for ahead
+/// is still there when it is visited.
+const TURN: u32 = 64;
 
 impl<L> Links<L> {
     /// Room for `capacity` links, grown as they come.
@@ -106,28 +108,35 @@ impl<L> Links<L> {
         from: LinkId,
         visit: &mut dyn FnMut(LinkId, &Arc<L>) -> ControlFlow<()>,
     ) {
-        let mut next = from.0 as usize;
-        let mut turn = Vec::with_capacity(TURN);
-        loop {
-            {
-                let slots = self.read();
-                let rest = slots.links.get(next..).unwrap_or_default();
-                let end = rest.len().min(TURN);
-                let live = rest[..end].iter().enumerate();
-                turn.extend(live.filter_map(|(at, link)| Some((next + at, link.clone()?))));
-                if end == 0 {
-                    return;
-                }
-                next += end;
-            }
-            for (at, link) in turn.drain(..) {
-                // A slot index came from a `u32` when it was pushed.
-                let Ok(at) = u32::try_from(at) else { return };
-                if visit(LinkId(at), &link).is_break() {
+        let mut next = Some(from);
+        let mut turn = Vec::with_capacity(TURN as usize);
+        while let Some(from) = next {
+            next = self.next_from(from, TURN, &mut turn);
+            for (id, link) in turn.drain(..) {
+                if visit(id, &link).is_break() {
                     return;
                 }
             }
         }
+    }
+
+    /// Copies out the links of the next `slots` slots from `from` on, and says where to go on:
+    /// `None` after the last. Each is asked for from memory: of thousands, none has stayed in a cache.
+    pub fn next_from(
+        &self,
+        from: LinkId,
+        slots: u32,
+        links: &mut Vec<(LinkId, Arc<L>)>,
+    ) -> Option<LinkId> {
+        let all = self.read();
+        let rest = all.links.get(from.0 as usize..).unwrap_or_default();
+        let page = rest.get(..slots as usize).unwrap_or(rest);
+        for link in page.iter().flatten() {
+            prefetch::near_soon(&**link);
+        }
+        let live = (from.0..).zip(page).filter_map(|(id, link)| Some((LinkId(id), link.clone()?)));
+        links.extend(live);
+        (page.len() < rest.len()).then(|| LinkId(from.0 + slots))
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Slots<L>> {
@@ -177,7 +186,8 @@ mod tests {
     #[test]
     fn visits_in_order_from_a_name_on_and_stops_when_told() {
         let links = Links::new(u32::MAX);
-        for _ in 0..TURN * 2 + 5 {
+        let turn = TURN as usize;
+        for _ in 0..turn * 2 + 5 {
             insert(&links).expect("room");
         }
         links.remove(LinkId(3));
@@ -185,15 +195,37 @@ mod tests {
         links.for_each(LinkId(2), &mut |id, link| {
             assert_eq!(id.0, **link);
             seen.push(id.0);
-            if seen.len() == TURN + 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if seen.len() == turn + 1 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         assert_eq!(seen[..3], [2, 4, 5]);
-        assert_eq!(seen.len(), TURN + 1);
+        assert_eq!(seen.len(), turn + 1);
         let mut all = 0;
         links.for_each(LinkId(0), &mut |_, _| {
             all += 1;
             ControlFlow::Continue(())
         });
         assert_eq!(all, links.len());
+    }
+
+    #[test]
+    fn pages_are_as_long_as_asked_for_and_join() {
+        let links = Links::new(u32::MAX);
+        for _ in 0..10 {
+            insert(&links).expect("room");
+        }
+        links.remove(LinkId(4));
+        for slots in [1, 3, 5, 10, 11] {
+            let (mut next, mut seen, mut pages) = (Some(LinkId(0)), Vec::new(), 0);
+            while let Some(from) = next {
+                let before = seen.len();
+                next = links.next_from(from, slots, &mut seen);
+                assert!(seen.len() - before <= slots as usize);
+                pages += 1;
+            }
+            let ids: Vec<_> = seen.iter().map(|(id, link)| (id.0, **link)).collect();
+            let expected: Vec<_> = (0..10).filter(|id| *id != 4).map(|id| (id, id)).collect();
+            assert_eq!((ids, pages), (expected, 10_u32.div_ceil(slots)));
+        }
+        assert_eq!(links.next_from(LinkId(10), 3, &mut Vec::new()), None);
     }
 }
