@@ -139,11 +139,8 @@ impl<'m> Merged<'m> {
             if let Some(found) = self.piece.next()? {
                 return Ok(Some(found));
             }
-            match self.parent.next()? {
-                Some((field, Value::Len(body))) if field == self.field => {
-                    self.piece = Fields::new(body);
-                }
-                Some(_) => {}
+            match self.next_piece()? {
+                Some(piece) => self.piece = piece,
                 None => return Ok(None),
             }
         }
