@@ -20,7 +20,6 @@ pub mod drain;
 pub mod listen;
 pub mod metrics;
 pub mod peer_log;
-mod prefetch;
 pub mod propose;
 pub mod push;
 pub mod reload;

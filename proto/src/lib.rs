@@ -7,6 +7,7 @@
 //! * [`opamp`]: the schema's messages as types, for everything that is not hot
 //! * [`session`]: what is said to the agents of a connection, and remembered of them
 //! * [`ids`], [`capabilities`]: identities, bits and flags
+//! * [`prefetch`]: what is looked at next is asked for from memory, for walks over many sessions
 //! * [`uplink`]: what a replica and an aggregator say to each other
 
 pub mod capabilities;
@@ -17,6 +18,7 @@ pub mod ids;
 #[path = "gen/opamp.proto.v1.rs"]
 pub mod opamp;
 pub mod peek;
+pub mod prefetch;
 pub mod session;
 pub mod uplink;
 mod wire;

@@ -4,7 +4,7 @@
 //! Open addressing, each entry as soon after its home as there is room. An entry is the place of a
 //! member and twelve bits of its hash; whoever asks compares identities.
 
-use crate::prefetch;
+use proto::prefetch;
 
 /// Bits of an entry that hold a place, from 1; 0 is no entry.
 const PLACE_BITS: u32 = 20;

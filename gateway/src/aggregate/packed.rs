@@ -9,11 +9,11 @@ mod stored;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
+use proto::prefetch;
 use render::rollout::evidence::{Conn, ErrorId, Identity, Millis, Record, Session, Stamp};
 
 use super::class::Class;
 use super::replicas::Owners;
-use crate::prefetch;
 use bits::{APPLIED, ARM, CONN, FAILED, FIRST_TO, OBSERVED};
 
 pub(super) use bits::Vouched;

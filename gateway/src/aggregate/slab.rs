@@ -1,7 +1,8 @@
 //! Where the members of a shard are kept: blocks of memory that never move.
 
+use proto::prefetch;
+
 use super::packed::{Cold, Hot, Packed, Slot};
-use crate::prefetch;
 
 /// Members per block, which is then a page: who looks at a member needs to find one page only.
 const BLOCK: usize = 35;

@@ -4,8 +4,9 @@
 use std::ops::ControlFlow;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use proto::prefetch;
+
 use super::LinkState;
-use crate::prefetch;
 
 /// Names a link for as long as it lives; used again for another link after that.
 ///

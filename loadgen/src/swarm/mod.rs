@@ -9,7 +9,6 @@ mod calendar;
 mod figures;
 pub(crate) mod frames;
 mod link;
-mod prefetch;
 pub(crate) mod upgrade;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -20,6 +19,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use mio::{Events, Poll, Token, Waker};
+use proto::prefetch;
 
 use crate::agent::Habits;
 use crate::clock::{Clock, Micros, micros};

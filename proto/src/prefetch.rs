@@ -13,7 +13,7 @@ const LINE: usize = 64;
     target_arch = "x86_64",
     expect(unsafe_code, reason = "the standard library has no other way to ask")
 )]
-pub(crate) fn near_soon<T>(what: &T) {
+pub fn near_soon<T>(what: &T) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
