@@ -30,7 +30,8 @@ use crate::plan::Plan;
 use calendar::Calendar;
 pub use figures::Ends;
 pub(crate) use figures::{Figures, Interval};
-pub(crate) use link::{CLOSE_TIMEOUT, MESSAGE_MAX, open, send};
+pub(crate) use link::socket::{open, send};
+pub(crate) use link::{CLOSE_TIMEOUT, MESSAGE_MAX};
 use link::{Link, Stage};
 
 /// Largest read at once.
